@@ -1,0 +1,25 @@
+# `cmake --install`: the libraries, their headers, the program, and what find_package(shardlight)
+# of another project reads. tests/install builds such a project.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardlight)
+get_property(libraries GLOBAL PROPERTY SHARDLIGHT_LIBRARIES)
+
+install(TARGETS ${libraries} EXPORT shardlightTargets)
+install(EXPORT shardlightTargets NAMESPACE shardlight:: DESTINATION ${package_dir})
+install(TARGETS shardlight)
+foreach(library IN LISTS libraries)
+  get_target_property(folder ${library} SOURCE_DIR)
+  get_target_property(layer ${library} EXPORT_NAME)
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardlight/${layer}
+          FILES_MATCHING PATTERN "*.h")
+endforeach()
+
+configure_package_config_file(cmake/shardlightConfig.cmake.in shardlightConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(shardlightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/shardlightConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/shardlightConfigVersion.cmake
+        DESTINATION ${package_dir})
