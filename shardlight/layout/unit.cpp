@@ -1,0 +1,76 @@
+#include "shardlight/layout/unit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace shardlight::layout {
+namespace {
+
+using Kind = std::pair<DType, bool>;
+
+std::string unit_name(const Parameter& parameter) {
+  const std::string_view block = block_of(parameter.name());
+  return std::string(block.empty() ? std::string_view(parameter.name()) : block);
+}
+
+void append(Unit& unit, ParameterIndex index, Count elements) {
+  unit.members.push_back({index, unit.elements, elements});
+  unit.used += elements;
+  unit.elements += Count(round_up(elements.value(), kBlockElements));
+}
+
+// Whether a parameter of `block` may not join a unit whose last parameter is of `last_block`.
+bool at_boundary(std::string_view last_block, std::string_view block) {
+  return block.empty() || block != last_block;
+}
+
+// Folds units that stayed below the minimum into the unit of their kind before them.
+void merge_tails(std::vector<Unit>& units, Bytes bytes_min) {
+  std::map<Kind, std::vector<UnitIndex>> of_kind;
+  for (UnitIndex i = 0; i < units.size(); ++i) {
+    of_kind[{units[i].dtype, units[i].trainable}].push_back(i);
+  }
+  for (const auto& [kind, indices] : of_kind) {
+    if (indices.size() < 2 || units[indices.back()].bytes() >= bytes_min) continue;
+    Unit& last = units[indices.back()];
+    Unit& target = units[indices[indices.size() - 2]];
+    for (const UnitMember& member : last.members) {
+      append(target, member.parameter, member.elements);
+    }
+    last.members.clear();
+  }
+  std::erase_if(units, [](const Unit& unit) { return unit.members.empty(); });
+}
+
+}  // namespace
+
+Result<std::vector<Unit>> build_units(const ParameterTable& table, const UnitOptions& options) {
+  if (options.bytes_min < Bytes(0)) {
+    return user_error("unit_bytes", fmt::to_string(options.bytes_min.value()), "0 bytes or more");
+  }
+  std::vector<Unit> units;
+  std::map<Kind, UnitIndex> open;  // the unit that a parameter of this kind would join
+  for (ParameterIndex i = 0; i < table.size(); ++i) {
+    const Parameter& parameter = table[i];
+    const Kind kind{parameter.options.dtype, parameter.options.trainable};
+    const auto found = open.find(kind);
+    const bool joins = found != open.end() && [&] {
+      const Unit& unit = units[found->second];
+      const std::string_view last = block_of(table[unit.members.back().parameter].name());
+      return unit.bytes() < options.bytes_min || !at_boundary(last, block_of(parameter.name()));
+    }();
+    if (!joins) {
+      open[kind] = units.size();
+      units.push_back(
+          {.name = unit_name(parameter), .dtype = kind.first, .trainable = kind.second});
+    }
+    append(units[open[kind]], i, parameter.elements);
+  }
+  merge_tails(units, options.bytes_min);
+  return units;
+}
+
+}  // namespace shardlight::layout

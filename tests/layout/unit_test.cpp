@@ -1,0 +1,89 @@
+#include "shardlight/layout/unit.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+
+#include "random_layouts.h"
+
+namespace shardlight::layout {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<Unit>& units) {
+  std::vector<std::string> names;
+  for (const Unit& unit : units) names.push_back(unit.name);
+  return names;
+}
+
+// Embedding, blocks of two parameters, a small last norm.
+ParameterTable gpt(std::int64_t blocks, std::int64_t block_elements) {
+  ParameterTable table;
+  EXPECT_TRUE(table.add("wte", {10'000}));
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::string block = "h." + std::to_string(i);
+    EXPECT_TRUE(table.add(block + ".w", {block_elements}));
+    EXPECT_TRUE(table.add(block + ".b", {1}));
+  }
+  EXPECT_TRUE(table.add("ln.weight", {10}));
+  return table;
+}
+
+TEST(BuildUnits, ABlockIsAUnitOnceItIsLargeEnough) {
+  const auto units = *build_units(gpt(3, 1000), {.bytes_min = Bytes(4000)});
+  EXPECT_EQ(names_of(units), (std::vector<std::string>{"wte", "h.0", "h.1", "h.2"}));
+  EXPECT_EQ(units[3].members.size(), 3U);  // the small norm joined the last block
+  EXPECT_EQ(units[1].used, Count(1001));
+  EXPECT_EQ(units[1].elements, Count(1024 + 64));
+  EXPECT_EQ(units[1].members[1].offset, Count(1024));
+}
+
+TEST(BuildUnits, SmallBlocksShareAUnitAndAreNeverSplit) {
+  const auto units = *build_units(gpt(4, 100), {.bytes_min = Bytes(1000)});
+  EXPECT_EQ(names_of(units), (std::vector<std::string>{"wte", "h.0", "h.2"}));
+}
+
+TEST(BuildUnits, DtypesAndFrozenPartsAreApart) {
+  ParameterTable table;
+  ASSERT_TRUE(table.add("h.0.w", {100}));
+  ASSERT_TRUE(table.add("h.0.lora", {100}, {.trainable = false}));
+  ASSERT_TRUE(table.add("h.0.norm", {100}, {.dtype = DType::kBFloat16}));
+  ASSERT_TRUE(table.add("h.0.b", {100}));
+  const auto units = *build_units(table);
+  ASSERT_EQ(units.size(), 3U);
+  EXPECT_EQ(units[0].members.size(), 2U);
+  EXPECT_FALSE(units[1].trainable);
+  EXPECT_EQ(units[2].dtype, DType::kBFloat16);
+}
+
+TEST(BuildUnits, NoParametersNoUnitsAndNegativeSizesAreRefused) {
+  EXPECT_TRUE(build_units(ParameterTable())->empty());
+  EXPECT_EQ(build_units(ParameterTable(), {.bytes_min = Bytes(-1)}).error().field(), "unit_bytes");
+}
+
+RC_GTEST_PROP(BuildUnits, EveryParameterOnceAlignedAndOfItsKind, ()) {
+  const ParameterTable table = random_table();
+  const std::vector<Unit> units = random_units(table);
+  std::map<ParameterIndex, int> seen;
+  for (const Unit& unit : units) {
+    RC_ASSERT(!unit.members.empty());
+    Count next, used;
+    for (const UnitMember& member : unit.members) {
+      RC_ASSERT(member.offset == next);
+      RC_ASSERT(member.offset.value() % kBlockElements == 0);
+      RC_ASSERT(member.elements == table[member.parameter].elements);
+      RC_ASSERT(table[member.parameter].options.dtype == unit.dtype);
+      RC_ASSERT(table[member.parameter].options.trainable == unit.trainable);
+      next = Count(round_up((member.offset + member.elements).value(), kBlockElements));
+      used += member.elements;
+      ++seen[member.parameter];
+    }
+    RC_ASSERT(unit.elements == next);
+    RC_ASSERT(unit.used == used);
+  }
+  RC_ASSERT(seen.size() == table.size());
+  for (const auto& [parameter, times] : seen) RC_ASSERT(times == 1);
+}
+
+}  // namespace
+}  // namespace shardlight::layout
