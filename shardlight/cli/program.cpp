@@ -1,0 +1,66 @@
+#include "shardlight/cli/program.h"
+
+#include <exception>
+#include <ostream>
+
+#include "shardlight/base/nearest.h"
+#include "shardlight/cli/plan_command.h"
+#include "shardlight/cli/version.h"
+#include "shardlight/telemetry/log.h"
+
+namespace shardlight::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "shardlight: ZeRO training for any PyTorch model\n"
+    "\n"
+    "Usage: shardlight COMMAND [OPTIONS]\n"
+    "\n"
+    "Commands:\n"
+    "  plan       What a run costs per rank: memory, traffic, what fits, advice\n"
+    "\n"
+    "Options:\n"
+    "  --version  Print the version\n"
+    "  -h,--help  Print this; after a command, its options\n"
+    "\n"
+    "Exit codes: 0 done, 1 the surroundings failed, 2 a mistake in what was asked.\n"
+    "SHARDLIGHT_LOG=debug|info|warn|error|off sets what is logged on stderr.\n";
+
+Result<std::string> answer(const std::vector<std::string>& arguments,
+                           const Environment& environment, bool terminal) {
+  SHARDLIGHT_TRY(const auto level, telemetry::log_level(environment));
+  const telemetry::Logger log(level);
+  const Style style{.colour = terminal && !environment.text("NO_COLOR")};
+  if (arguments.empty()) return user_error("command", "", "plan (see shardlight --help)");
+  const std::string& command = arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (command == "--help" || command == "-h" || command == "help") return std::string(kHelp);
+  if (command == "--version") return "shardlight " + std::string(kVersion) + "\n";
+  if (command == "plan") return run_plan(rest, style, log);
+  const std::vector<std::string> names = {"plan", "--help", "--version"};
+  return user_error("command", command, one_of(names, command));
+}
+
+int report_error(const Error& error, std::ostream& err) {
+  err << "shardlight: " << error.message() << "\n";
+  return error.category() == ErrorCategory::kUser ? kExitUsage : kExitFailure;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& arguments, const Environment& environment,
+                const Streams& streams) {
+  try {
+    const auto text = answer(arguments, environment, streams.terminal);
+    if (!text) return report_error(text.error(), streams.err);
+    streams.out << *text << std::flush;
+    if (streams.out) return kExitOk;
+    return report_error(Error::environment({.operation = "writing the output"},
+                                           "it could not be written", Unusable::kOperation),
+                        streams.err);
+  } catch (const std::exception& unexpected) {
+    return report_error(Error::bug(unexpected.what()), streams.err);
+  }
+}
+
+}  // namespace shardlight::cli
