@@ -23,6 +23,5 @@ function(shardlight_test layer)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE shardlight::${layer} ${ARG_LIBS} GTest::gmock
                                           GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE SHARDLIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${target} TEST_PREFIX ${layer}. PROPERTIES LABELS ${layer})
 endfunction()

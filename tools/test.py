@@ -5,7 +5,7 @@ The last line is `N passed, N failed, N skipped`. Above it stand the failed test
 reason, the skipped ones. The exit code is 1 if anything failed or no test ran at all.
 
 SHARDLIGHT_TEST_TIER says how much is run: quick (the default: 50 cases a property) or full (500
-cases, whole matrices). C++ properties get it as RapidCheck's RC_PARAMS, unless that is set already
+cases). C++ properties get it as RapidCheck's RC_PARAMS, unless that is set already
 to reproduce a failure; Python tests read the tier by the fixture of that name. JUnit files stay in
 build/junit.
 """

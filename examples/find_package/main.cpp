@@ -1,7 +1,7 @@
 // How many bytes of a small layer each rank owns: slices [ranks], 2 if not given.
 #include <cstdio>
 
-#include "shardlight/base/quantity.h"
+#include "shardlight/base/parse_quantity.h"
 #include "shardlight/layout/slice_table.h"
 
 namespace {

@@ -1,5 +1,6 @@
 // SHARDLIGHT_CHECK: a property that only a bug of ours can break. A failed check prints the
 // condition, both sides and the place, and aborts: nothing is computed from a broken state.
+// Not for what a user or the surroundings can get wrong (error.h). Any thread.
 #pragma once
 
 #include <string_view>
@@ -21,4 +22,3 @@ namespace shardlight {
   } while (false)
 #define SHARDLIGHT_CHECK_EQ(left, right) SHARDLIGHT_CHECK_(left, ==, right)
 #define SHARDLIGHT_CHECK_LE(left, right) SHARDLIGHT_CHECK_(left, <=, right)
-#define SHARDLIGHT_CHECK_LT(left, right) SHARDLIGHT_CHECK_(left, <, right)

@@ -1,5 +1,6 @@
 // Time as a dependency: what measures or waits takes a Clock, and tests give it one they move by
 // hand. Both clocks may be read from any thread.
+// Not for dates: a clock here has no epoch.
 #pragma once
 
 #include <atomic>

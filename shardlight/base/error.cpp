@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "shardlight/base/printable.h"
+
 namespace shardlight {
 namespace {
 
@@ -66,19 +68,23 @@ Error Error::within(const std::string& prefix, const std::string& joint) && {
 
 void Error::compose() {
   switch (category_) {
-    case ErrorCategory::kUser:
-      message_ = value_.empty() ? fmt::format("{}: is missing; allowed: {}", field_, allowed_)
-                                : fmt::format("{}: '{}' is not allowed; allowed: {}", field_,
-                                              value_, allowed_);
+    case ErrorCategory::kUser: {
+      const std::string field = printable(field_);
+      const std::string allowed = printable(allowed_);
+      message_ = value_.empty() ? fmt::format("{}: is missing; allowed: {}", field, allowed)
+                                : fmt::format("{}: '{}' is not allowed; allowed: {}", field,
+                                              printable(value_), allowed);
       return;
+    }
     case ErrorCategory::kEnvironment: {
-      const std::string site = name_of(site_);
+      const std::string site = printable(name_of(site_));
+      // The detail may be a table with a line a rank.
       message_ = fmt::format("{}{}{}; no longer usable: {}", site, site.empty() ? "" : ": ",
-                             detail_, name_of(*unusable_));
+                             printable(detail_, true), name_of(*unusable_));
       return;
     }
     case ErrorCategory::kBug:
-      message_ = fmt::format("a bug in shardlight: {}", detail_);
+      message_ = fmt::format("a bug in shardlight: {}", printable(detail_));
       return;
   }
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight {
 
@@ -49,7 +49,7 @@ class Error : public std::exception {
   const std::string& detail() const { return detail_; }
   std::optional<Unusable> unusable() const { return unusable_; }
 
-  // One sentence for a person; no trailing full stop or newline.
+  // One sentence for a person, fit for a terminal (printable.h); no trailing full stop or newline.
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }
 

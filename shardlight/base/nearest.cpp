@@ -47,10 +47,13 @@ std::optional<std::string> nearest_name(std::string_view name,
   return *best;
 }
 
-std::string one_of(std::span<const std::string> candidates, std::string_view given) {
+std::string did_you_mean(std::span<const std::string> candidates, std::string_view given) {
   const auto nearest = nearest_name(given, candidates);
-  const std::string list = fmt::format("one of: {}", fmt::join(candidates, ", "));
-  return nearest ? fmt::format("did you mean {}? {}", *nearest, list) : list;
+  return nearest ? fmt::format("did you mean {}? ", *nearest) : "";
+}
+
+std::string one_of(std::span<const std::string> candidates, std::string_view given) {
+  return fmt::format("{}one of: {}", did_you_mean(candidates, given), fmt::join(candidates, ", "));
 }
 
 }  // namespace shardlight

@@ -14,6 +14,9 @@ namespace shardlight {
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
 
+// "did you mean b? ", or nothing.
+std::string did_you_mean(std::span<const std::string> candidates, std::string_view given);
+
 // What an error says is allowed: "one of: a, b, c", after "did you mean b?" where b is near.
 std::string one_of(std::span<const std::string> candidates, std::string_view given);
 

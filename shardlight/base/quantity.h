@@ -1,39 +1,37 @@
-// Numbers as people write them: "7.5e9", "7.5B", "32GB", "80 GiB", "5us", "12.5GB/s".
-//
-// Counts and bytes are exact: digits are read as decimals, never through a double, and a value
-// that is not whole (1.5 parameters) is refused. `field` names the option or key in the error.
+// Numbers that must not be mixed up: bytes, counts of elements, ranks. A Quantity converts neither
+// from nor to a plain number by itself, and adds only to its own kind.
+// Pure, constexpr; any thread.
 #pragma once
 
+#include <chrono>
+#include <compare>
 #include <cstdint>
-#include <string>
-#include <string_view>
-
-#include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 
 namespace shardlight {
 
-// Inclusive bounds of an accepted value.
-struct IntegerRange {
-  std::int64_t min = 0;
-  std::int64_t max = 0;
+template <class Tag>
+class Quantity {
+ public:
+  constexpr Quantity() = default;
+  constexpr explicit Quantity(std::int64_t value) : value_(value) {}
+
+  constexpr std::int64_t value() const { return value_; }
+  constexpr auto operator<=>(const Quantity&) const = default;
+
+  constexpr Quantity operator+(Quantity other) const { return Quantity(value_ + other.value_); }
+  constexpr Quantity operator-(Quantity other) const { return Quantity(value_ - other.value_); }
+  constexpr Quantity& operator+=(Quantity other) { return *this = *this + other; }
+  constexpr Quantity operator*(std::int64_t factor) const { return Quantity(value_ * factor); }
+
+ private:
+  std::int64_t value_ = 0;
 };
 
-// Suffixes K, M, B (or G), T: powers of 1000. "124439808", "7.5e9", "7.5B".
-Result<std::int64_t> parse_count(const std::string& field, std::string_view text,
-                                 IntegerRange range);
+using Bytes = Quantity<struct BytesTag>;
+using Count = Quantity<struct CountTag>;  // elements of a tensor
+using Rank = Quantity<struct RankTag>;    // 0 <= rank < world
+using Seconds = std::chrono::duration<double>;
 
-// Suffixes B, kB, MB, GB, TB: powers of 1000; KiB, MiB, GiB, TiB: powers of 1024; none: bytes.
-Result<Bytes> parse_bytes(const std::string& field, std::string_view text, IntegerRange range);
-
-// Bytes per second: as bytes, followed by "/s" or nothing.
-Result<std::int64_t> parse_bytes_per_second(const std::string& field, std::string_view text);
-
-// Suffixes ns, us, ms, s. Zero and more.
-Result<Seconds> parse_seconds(const std::string& field, std::string_view text);
-
-// A decimal number within [min, max], with an exponent or without: "0.4", "312e12".
-Result<double> parse_number(const std::string& field, std::string_view text, double min,
-                            double max);
+// Bytes per second, and floating-point operations: plain doubles, named by their suffix.
 
 }  // namespace shardlight

@@ -1,5 +1,6 @@
 // A value or the Error that stands in its place: what every fallible function left of the engine
 // returns. Result<T> is tl::expected, so it has the interface of C++23's std::expected.
+// Values; a Result may be moved between threads like what it holds.
 #pragma once
 
 #include <tl/expected.hpp>

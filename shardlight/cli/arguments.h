@@ -1,5 +1,6 @@
 // From words on a command line to options by name, for commands whose options are declared as
-// data. Parsing and --help are CLI11's; the errors are in our words.
+// data, and their --help. Ours, as every error has to name the option, the value and what is
+// allowed, and `--ranks -1` has a value (docs/architecture.md). Pure; any thread.
 #pragma once
 
 #include <map>
@@ -11,13 +12,14 @@
 
 namespace shardlight::cli {
 
-// The option's name to its text; "true" for a flag.
+// The option's name to its text; kGiven for a flag.
 using Given = std::map<std::string, std::string>;
+inline constexpr const char* kGiven = "given";
 
 struct OptionHelp {
   std::string name;      // "--ranks"
   std::string argument;  // "N"; empty for a flag
-  std::string group;
+  std::string group;     // options of one group stand together in --help
   std::string help;
 };
 
@@ -30,11 +32,12 @@ struct CommandHelp {
 
 struct Parsed {
   Given given;
-  std::optional<std::string> help;  // the text, where --help was asked for
+  std::optional<std::string> help;  // the text, where --help or -h was among the words
 };
 
-// Both `--name value` and `--name=value`; a value may begin with a dash. Errors (user): an option
-// that is unknown, given twice, or lacks its value; a word that belongs to no option.
+// Both `--name value` and `--name=value`; a value may begin with a dash but not be an option's
+// name. Errors (user): an option that is unknown, given twice, or lacks its value; a flag with one;
+// a word that belongs to no option.
 Result<Parsed> parse_arguments(const CommandHelp& command,
                                const std::vector<std::string>& arguments);
 

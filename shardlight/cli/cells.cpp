@@ -28,6 +28,10 @@ Cell bytes_cell(plan::Share bytes, plan::ByteUnit unit) {
   return {plan::show_in(unit.bytes, bytes), exact_value(bytes)};
 }
 
+Cell bytes_cell(std::optional<plan::Share> bytes, plan::ByteUnit unit) {
+  return bytes ? bytes_cell(*bytes, unit) : kUnknown;
+}
+
 Cell bytes_cell(std::optional<Bytes> bytes, plan::ByteUnit unit) {
   return bytes ? bytes_cell(plan::Share(*bytes), unit) : kUnknown;
 }

@@ -17,6 +17,7 @@ Cell number_cell(std::int64_t number);
 Cell ratio_cell(double ratio, const std::string& suffix = "");
 // Bytes shown in `unit`; whole ones are whole numbers in --json, shares may have a fraction.
 Cell bytes_cell(plan::Share bytes, plan::ByteUnit unit);
+Cell bytes_cell(std::optional<plan::Share> bytes, plan::ByteUnit unit);
 Cell bytes_cell(std::optional<Bytes> bytes, plan::ByteUnit unit);  // "?" where unknown
 Cell seconds_cell(std::optional<Seconds> seconds);
 

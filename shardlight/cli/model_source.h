@@ -1,5 +1,6 @@
 // Where a model on the command line comes from: a built-in name, a Hugging Face config.json or the
 // folder that holds one, a .safetensors file. Reads files; what they say is the plan library's.
+// Not a loader: of weights only the header is read. Any thread.
 #pragma once
 
 #include <string>

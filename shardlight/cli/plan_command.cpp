@@ -1,5 +1,6 @@
 #include "shardlight/cli/plan_command.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -35,7 +36,7 @@ const std::vector<OptionHelp>& form_options() {
 
 Result<std::string> in_form(const Report& report, const Given& given, Style style) {
   if (given.contains("--json") && given.contains("--csv")) {
-    return user_error("--csv", "true", "only without --json");
+    return user_error("--csv", kGiven, "only without --json");
   }
   if (given.contains("--json")) return as_json(report);
   if (given.contains("--csv")) return as_csv(report);
@@ -86,9 +87,11 @@ Result<std::string> run_table2(const Words& words, const Context& context) {
 Result<std::string> run_example(const Words& words, const Context& context) {
   Words options = words;
   std::string name;
-  if (!options.empty() && !options.front().starts_with('-')) {
-    name = options.front();
-    options.erase(options.begin());
+  const auto named = std::find_if(options.begin(), options.end(),
+                                  [](const std::string& word) { return !word.starts_with('-'); });
+  if (named != options.end()) {
+    name = *named;
+    options.erase(named);
   }
   SHARDLIGHT_TRY(const Parsed parsed,
                  parse_for("shardlight plan example NAME",
@@ -121,7 +124,7 @@ Result<std::string> run_request(const Words& words, const Context& context) {
   context.log.debug("planning " + std::to_string(request.model.parameters.value()) +
                     " parameters, table " + (request.model.table ? "known" : "not known"));
   auto plan = plan::make_plan(std::move(request));
-  if (!plan) return Failure(option_error(plan.error()));
+  if (!plan) return Failure(option_error(plan.error(), parsed.given));
   return in_form(plan_report(*plan, kThisBuild), parsed.given, context.style);
 }
 

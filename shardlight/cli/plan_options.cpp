@@ -1,15 +1,17 @@
 #include "shardlight/cli/plan_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
 
 #include "shardlight/base/nearest.h"
-#include "shardlight/base/quantity.h"
-#include "shardlight/cli/device_presets.h"
+#include "shardlight/base/parse_quantity.h"
 #include "shardlight/cli/model_source.h"
+#include "shardlight/plan/device_presets.h"
 #include "shardlight/plan/display.h"
 
 namespace shardlight::cli {
@@ -48,15 +50,16 @@ Status apply_precision(const std::string& name, const std::string& text, PlanReq
   return {};
 }
 
-Status apply_gradients(const std::string& name, const std::string& text, PlanRequest& request) {
+Status apply_grad_dtype(const std::string& name, const std::string& text, PlanRequest& request) {
   using plan::GradientDtype;
-  SHARDLIGHT_TRY(request.gradients,
+  SHARDLIGHT_TRY(request.grad_dtype,
                  choose(name, text, std::array{GradientDtype::kCompute, GradientDtype::kFp32}));
   return {};
 }
 
 Status apply_optimizer(const std::string& name, const std::string& text, PlanRequest& request) {
   using plan::Optimizer;
+  if (text == "adamw") return apply_optimizer(name, "adam", request);  // it keeps the same states
   SHARDLIGHT_TRY(
       request.optimizer,
       choose(name, text, std::array{Optimizer::kAdam, Optimizer::kSgdMomentum, Optimizer::kSgd}));
@@ -111,12 +114,16 @@ Status apply_rule(const std::string& name, const std::string& text, PlanRequest&
   return {};
 }
 
-Status apply_device(const std::string& name, const std::string& text, PlanRequest& request) {
-  SHARDLIGHT_TRY(const DevicePreset device, device_preset(name, text));
-  request.device_memory = device.memory;
-  // Of use only with tokens to compute on, and only where no other rate was given.
+plan::Compute& compute_of(PlanRequest& request) {
   if (!request.compute) request.compute.emplace();
-  if (request.compute->peak_flops == 0) request.compute->peak_flops = device.peak_flops;
+  return *request.compute;
+}
+
+Status apply_device(const std::string& name, const std::string& text, PlanRequest& request) {
+  auto device = plan::device_preset(text);
+  if (!device) return user_error(name, text, device.error().allowed());
+  request.device_memory = device->memory;
+  compute_of(request).peak_flops = device->peak_flops(request.precision);
   return {};
 }
 
@@ -126,14 +133,13 @@ Status apply_memory(const std::string& name, const std::string& text, PlanReques
 }
 
 Status apply_flops(const std::string& name, const std::string& text, PlanRequest& request) {
-  if (!request.compute) request.compute.emplace();
-  SHARDLIGHT_TRY(request.compute->peak_flops, parse_number(name, text, 1, 1e21));
+  SHARDLIGHT_TRY(const std::int64_t rate, parse_count(name, text, {1, kMaxInteger}));
+  compute_of(request).peak_flops = static_cast<double>(rate);
   return {};
 }
 
 Status apply_efficiency(const std::string& name, const std::string& text, PlanRequest& request) {
-  if (!request.compute) request.compute.emplace();
-  SHARDLIGHT_TRY(request.compute->efficiency, parse_number(name, text, 1e-6, 1));
+  SHARDLIGHT_TRY(compute_of(request).efficiency, parse_number(name, text, 1e-6, 1));
   return {};
 }
 
@@ -185,33 +191,27 @@ constexpr const char* kBatch = "Activations and compute";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kWishes = "For the advice";
 
-// "--device-memory" for the request's field device_memory.
-std::string option_of_field(const std::string& field) {
-  std::string name = "--" + field;
-  for (char& c : name) {
-    if (c == '_') c = '-';
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(at), text.size());
+    if (end > 0) parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return name;
+  return parts;
 }
 
-Status check_needs(const Given& given) {
-  for (const OptionRow& row : plan_options()) {
-    const auto found = given.find(row.name);
-    if (found == given.end() || *row.needs == '\0') continue;
-    bool met = false;
-    for (std::string_view rest = row.needs; !rest.empty();) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      met = met || given.contains(std::string(rest.substr(0, end)));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    if (!met) {
-      std::string wanted = row.needs;
-      for (std::size_t at; (at = wanted.find(' ')) != std::string::npos;) {
-        wanted.replace(at, 1, "|");
-      }
-      return user_error(row.name, found->second,
-                        "only together with " + wanted + ", without which it would change nothing");
-    }
+Status check_company(const OptionRow& row, const std::string& text, const Given& given) {
+  for (const std::string& alternatives : split(row.needs, ',')) {
+    const std::vector<std::string> names = split(alternatives, ' ');
+    const auto is_given = [&](const std::string& name) { return given.contains(name); };
+    if (std::any_of(names.begin(), names.end(), is_given)) continue;
+    return user_error(row.name, text,
+                      fmt::format("only together with {}, without which it would change nothing",
+                                  fmt::join(names, " or ")));
+  }
+  if (*row.excludes != '\0' && given.contains(row.excludes)) {
+    return user_error(row.name, text, fmt::format("only without {}", row.excludes));
   }
   return {};
 }
@@ -222,72 +222,81 @@ Result<plan::Model> model_of(const Given& given) {
   if (params == given.end() && model == given.end()) {
     return user_error("--params or --model", "", "a parameter count, or a model");
   }
-  if (params != given.end() && model != given.end()) {
-    return user_error("--params", params->second, "only without --model, which has its own count");
-  }
   if (model != given.end()) return load_model("--model", model->second);
   SHARDLIGHT_TRY(const std::int64_t count,
                  parse_count("--params", params->second, {1, plan::kMaxParameters}));
   return plan::Model{.name = {}, .parameters = Count(count), .table = {}, .shape = {}};
 }
 
+std::string device_help() {
+  std::vector<std::string> names;
+  for (const plan::DevicePreset& preset : plan::device_presets()) names.push_back(preset.name);
+  return fmt::format("Memory and peak of {}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 const std::vector<OptionRow>& plan_options() {
+  static const std::string kDeviceHelp = device_help();
   static const std::vector<OptionRow> kRows = {
-      {"--params", "N", kModel, "Number of parameters: 7.5e9, 7.5B, 124439808", "", ignore},
+      {"--params", "N", kModel, "Number of parameters: 7.5e9, 7.5B, 124439808", "", "--model",
+       ignore},
       {"--model", "NAME|FILE", kModel,
-       "Built-in name (see: plan models), config.json of Hugging Face or its folder, .safetensors",
-       "", ignore},
+       "Built-in name (plan models), config.json or its folder, .safetensors", "", "--params",
+       ignore},
       {"--unit-bytes", "BYTES", kModel, "Least size of a unit; a block is never split [1MiB]",
-       "--model", apply_unit_bytes},
-      {"--ranks", "N", kRun, "Data-parallel ranks (required)", "", apply_ranks},
-      {"--precision", "P", kRun, "mixed (16 bits and an fp32 master) or fp32 [mixed]", "",
+       "--model", "", apply_unit_bytes},
+      {"--ranks", "N", kRun, "Data-parallel ranks (required)", "", "", apply_ranks},
+      {"--precision", "P", kRun, "mixed (16 bits and an fp32 master) or fp32 [mixed]", "", "",
        apply_precision},
-      {"--grad-dtype", "D", kRun,
-       "Gradients kept and sent in: compute (as parameters), fp32 [compute]", "", apply_gradients},
-      {"--optimizer", "O", kRun, "adam (also AdamW), sgd-momentum or sgd [adam]", "",
+      {"--grad-dtype", "D", kRun, "Of gradients kept and sent: compute or fp32 [compute]", "", "",
+       apply_grad_dtype},
+      {"--optimizer", "O", kRun, "adam or adamw, sgd-momentum or sgd [adam]", "", "",
        apply_optimizer},
-      {"--accumulation-steps", "A", kRun, "Micro-steps before an optimizer step [1]", "",
+      {"--accumulation-steps", "A", kRun, "Micro-steps before an optimizer step [1]", "", "",
        apply_accumulation},
-      {"--reduce", "R", kRun,
-       "Gradients of the micro-steps: once, every-micro-step or default (once at stages 0-1)",
-       "--accumulation-steps", apply_reduce},
-      {"--micro-batch", "B", kBatch, "Sequences a rank and micro-step", "--sequence",
+      {"--reduce", "R", kRun, "once, every-micro-step or default (once at stages 0-1)",
+       "--accumulation-steps", "", apply_reduce},
+      {"--micro-batch", "B", kBatch, "Sequences a rank and micro-step", "--sequence", "",
        apply_micro_batch},
-      {"--sequence", "S", kBatch, "Tokens of a sequence", "--micro-batch", apply_sequence},
-      {"--checkpointing", "C", kBatch, "Activations kept: none, selective or full [none]",
-       "--micro-batch", apply_checkpointing},
-      {"--activation-rule", "R", kBatch,
-       "korthikanti or zero, the paper's rule of thumb [korthikanti]", "--micro-batch", apply_rule},
-      {"--peak-flops", "F", kBatch, "Peak of a device, operations a second: 312e12",
-       "--micro-batch", apply_flops},
+      {"--sequence", "S", kBatch, "Tokens of a sequence", "--micro-batch", "", apply_sequence},
+      {"--checkpointing", "C", kBatch, "Activations: none, selective or full [none]",
+       "--micro-batch", "", apply_checkpointing},
+      {"--activation-rule", "R", kBatch, "korthikanti, or zero: the paper's rule [korthikanti]",
+       "--micro-batch", "", apply_rule},
+      {"--peak-flops", "F", kBatch, "Peak of a device, operations a second: 312e12, 312T",
+       "--micro-batch", "--device", apply_flops},
       {"--efficiency", "E", kBatch, "Share of the peak that training reaches [0.4]",
-       "--peak-flops --device", apply_efficiency},
-      {"--device", "NAME", kMachine, device_help(), "", apply_device},
+       "--micro-batch,--peak-flops --device", "", apply_efficiency},
+      {"--device", "NAME", kMachine, kDeviceHelp.c_str(), "", "--device-memory", apply_device},
       {"--device-memory", "BYTES", kMachine, "Memory of a rank's device: 32GB, 80GiB", "",
-       apply_memory},
+       "--device", apply_memory},
       {"--interconnect", "NAME", kMachine, "nvswitch (300 GB/s) or ib-edr (12.5 GB/s)", "",
-       apply_interconnect},
+       "--bandwidth", apply_interconnect},
       {"--bandwidth", "RATE", kMachine, "Of a rank's link, one direction: 25GB/s", "",
-       apply_bandwidth},
-      {"--latency", "TIME", kMachine, "Of a message [5us]", "--interconnect --bandwidth",
+       "--interconnect", apply_bandwidth},
+      {"--latency", "TIME", kMachine, "Of a message [5us]", "--interconnect --bandwidth", "",
        apply_latency},
-      {"--exchange", "X", kWishes, "one-sided or collective", "", apply_exchange},
+      {"--exchange", "X", kWishes, "one-sided or collective", "--dynamic-control-flow", "",
+       apply_exchange},
       {"--dynamic-control-flow", "", kWishes, "Ranks may touch parameters in different orders",
-       "--exchange", apply_dynamic},
-      {"--wants-replicas", "", kWishes, "Replicas are wanted, for recovery or checkpoints", "",
+       "--exchange", "", apply_dynamic},
+      {"--wants-replicas", "", kWishes, "Replicas are wanted, for recovery or checkpoints", "", "",
        apply_replicas}};
   return kRows;
 }
 
 Result<PlanRequest> plan_request(const Given& given) {
+  for (const OptionRow& row : plan_options()) {
+    const auto found = given.find(row.name);
+    if (found == given.end()) continue;
+    SHARDLIGHT_TRY_STATUS(check_company(row, found->second, given));
+  }
   PlanRequest request;
   SHARDLIGHT_TRY(request.model, model_of(given));
   if (!given.contains("--ranks")) {
     return user_error("--ranks", "", fmt::format("a whole number from 1 to {}", layout::kMaxRanks));
   }
-  SHARDLIGHT_TRY_STATUS(check_needs(given));
   for (const OptionRow& row : plan_options()) {
     const auto found = given.find(row.name);
     if (found == given.end()) continue;
@@ -298,9 +307,14 @@ Result<PlanRequest> plan_request(const Given& given) {
   return request;
 }
 
-Error option_error(Error error) {
-  if (error.category() != ErrorCategory::kUser || error.field().starts_with("--")) return error;
-  return Error::user(option_of_field(error.field()), error.value(), error.allowed());
+Error option_error(Error error, const Given& given) {
+  if (error.category() != ErrorCategory::kUser) return error;
+  std::string name = "--" + error.field();
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (error.field() == "parameters") name = given.contains("--model") ? "--model" : "--params";
+  const auto found = given.find(name);
+  if (found == given.end()) return error;
+  return Error::user(name, found->second, error.allowed());
 }
 
 }  // namespace shardlight::cli

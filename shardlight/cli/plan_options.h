@@ -1,6 +1,6 @@
 // The options of `shardlight plan`, declared as data: a row has the name, what it takes, the help,
 // and how its text gets into the request. A field of PlanRequest that the library refuses is shown
-// under the option of the same name (device_memory: --device-memory).
+// under the option it came from. Constant data; only plan_request reads a file, the model's.
 #pragma once
 
 #include <string>
@@ -17,9 +17,11 @@ struct OptionRow {
   const char* argument;  // "N"; empty for a flag
   const char* group;
   const char* help;
-  // Options of which one must be given too, or this one would change nothing and is refused:
-  // separated by spaces; empty: none.
+  // Without these the option would change nothing and is refused: "--a --b,--c" is one of --a and
+  // --b, and --c. Empty: none.
   const char* needs;
+  // With this one it would say the same thing twice. Empty: none.
+  const char* excludes;
   // Reads the text; does nothing for --model and --params, which plan_request sees to itself.
   Status (*apply)(const std::string& name, const std::string& text, plan::PlanRequest& request);
 };
@@ -30,6 +32,6 @@ const std::vector<OptionRow>& plan_options();
 Result<plan::PlanRequest> plan_request(const Given& given);
 
 // The same error under the option's name, where the library refused a field of the request.
-Error option_error(Error error);
+Error option_error(Error error, const Given& given);
 
 }  // namespace shardlight::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "shardlight/base/printable.h"
 #include "shardlight/cli/cells.h"
 #include "shardlight/plan/builtin_models.h"
 
@@ -15,20 +16,25 @@ using plan::StagePlan;
 
 std::string headline(const Plan& plan) {
   const plan::PlanRequest& request = plan.request;
-  const std::string name = request.model.name.empty() ? "" : request.model.name + ": ";
-  return fmt::format(
+  std::string text = fmt::format(
       "{}{} parameters on {} rank{}; precision {}, gradients {}, optimizer {}: {} + {} + {} bytes "
       "a "
-      "parameter.",
-      name, plan::show_count(request.model.parameters), request.ranks,
-      request.ranks == 1 ? "" : "s", plan::name_of(request.precision),
-      plan::name_of(request.gradients), plan::name_of(request.optimizer), plan.bytes.parameter,
-      plan.bytes.gradient, plan.bytes.optimizer);
-}
-
-template <class T>
-Value value_or_nothing(const std::optional<T>& value) {
-  return value ? Value(*value) : Value();
+      "parameter",
+      request.model.name.empty() ? "" : printable(request.model.name) + ": ",
+      plan::show_count(request.model.parameters), request.ranks, request.ranks == 1 ? "" : "s",
+      name_of(request.precision), name_of(request.grad_dtype), name_of(request.optimizer),
+      plan.bytes.parameter, plan.bytes.gradient, plan.bytes.optimizer);
+  if (request.accumulation_steps > 1) {
+    text += fmt::format("; {} accumulation steps, reduced {}", request.accumulation_steps,
+                        name_of(request.reduce));
+  }
+  if (request.batch) {
+    text +=
+        fmt::format("; micro-batch {} x {} tokens, checkpointing {}, activations by the {} rule",
+                    request.batch->micro_batch, request.batch->sequence,
+                    name_of(request.checkpointing), name_of(request.activation_rule));
+  }
+  return text + ".";
 }
 
 std::vector<std::pair<std::string, Value>> settings(const Plan& plan) {
@@ -39,11 +45,12 @@ std::vector<std::pair<std::string, Value>> settings(const Plan& plan) {
       {"parameters", r.model.parameters.value()},
       {"ranks", r.ranks},
       {"precision", text(name_of(r.precision))},
-      {"gradients", text(name_of(r.gradients))},
+      {"grad_dtype", text(name_of(r.grad_dtype))},
       {"optimizer", text(name_of(r.optimizer))},
       {"bytes_per_parameter", plan.bytes.total()},
       {"accumulation_steps", r.accumulation_steps},
       {"reduce", text(name_of(r.reduce))},
+      {"unit_bytes", r.unit_bytes ? Value(r.unit_bytes->value()) : Value()},
       {"units", plan.units ? Value(static_cast<std::int64_t>(plan.units->size())) : Value()},
       {"device_memory_bytes", r.device_memory ? Value(r.device_memory->value()) : Value()}};
   if (r.batch) {
@@ -61,6 +68,9 @@ std::vector<std::pair<std::string, Value>> settings(const Plan& plan) {
     all.insert(all.end(),
                {{"peak_flops", r.compute->peak_flops}, {"efficiency", r.compute->efficiency}});
   }
+  all.insert(all.end(), {{"exchange", text(name_of(r.exchange))},
+                         {"dynamic_control_flow", r.dynamic_control_flow},
+                         {"wants_replicas", r.wants_replicas}});
   all.emplace_back("compute_seconds",
                    plan.compute_time ? Value(plan.compute_time->count()) : Value());
   return all;
@@ -107,13 +117,18 @@ std::vector<std::string> unknown_lines(const Plan& plan) {
   std::vector<std::string> notes;
   if (!plan.units) {
     notes.emplace_back(
-        "?: not known from a count; a model (--model) has units, so padding, gathered units and "
-        "buckets.");
+        "?: padding, gathered units and buckets need the parameters one by one, so a model that "
+        "has "
+        "them (--model with a name, a config.json or a .safetensors file).");
+  }
+  if (plan.activations && !plan.activations->temporary()) {
+    notes.emplace_back("?: temporaries are not known by the zero rule.");
   }
   if (!plan.activations) {
-    notes.emplace_back(
-        "?: activations and temporaries need a --model with a shape, --micro-batch and "
-        "--sequence.");
+    const bool shape = plan.request.model.shape.has_value();
+    notes.emplace_back(std::string("?: activations and temporaries need ") +
+                       (shape ? "" : "a model with a shape (--model), ") +
+                       "--micro-batch and --sequence.");
   }
   return notes;
 }
@@ -122,7 +137,6 @@ Table beside_table(const Plan& plan) {
   plan::Share largest;
   for (const StagePlan& stage : plan.stages) largest = std::max(largest, stage.peak);
   const ByteUnit unit = plan::unit_for(largest);
-  const bool all_known = plan.units && plan.activations;
   Table table{.key = "beside",
               .title = fmt::format("Beside the states per rank, {}", unit.name),
               .columns = {{"stage", "stage"},
@@ -132,18 +146,21 @@ Table beside_table(const Plan& plan) {
                           {"unreduced_gradients_bytes", "unreduced"},
                           {"activations_bytes", "activations"},
                           {"temporaries_bytes", "temporaries"},
-                          {"peak_bytes", all_known ? "peak" : "peak, at least"}}};
-  const auto of_activations = [&](Bytes (plan::Activations::*part)() const) {
-    return plan.activations ? std::optional((*plan.activations.*part)()) : std::nullopt;
-  };
+                          {"peak_bytes", plan.peaks_complete() ? "peak" : "peak, at least"}}};
+  table.columns.push_back({.key = "peak_complete", .in_text = false});
+  const auto kept = plan.activations ? std::optional(plan.activations->kept()) : std::nullopt;
+  const auto temporary = plan.activations ? plan.activations->temporary() : std::nullopt;
   for (const StagePlan& stage : plan.stages) {
     const plan::Residuals& lines = stage.residuals;
-    table.rows.push_back({number_cell(stage.stage), bytes_cell(lines.padding, unit),
-                          bytes_cell(lines.gathered_units, unit), bytes_cell(lines.buckets, unit),
+    table.rows.push_back({number_cell(stage.stage),
+                          bytes_cell(lines.padding, unit),
+                          bytes_cell(lines.gathered_units, unit),
+                          bytes_cell(lines.buckets, unit),
                           bytes_cell(plan::Share(lines.unreduced_gradients), unit),
-                          bytes_cell(of_activations(&plan::Activations::kept), unit),
-                          bytes_cell(of_activations(&plan::Activations::temporary), unit),
-                          bytes_cell(stage.peak, unit)});
+                          bytes_cell(kept, unit),
+                          bytes_cell(temporary, unit),
+                          bytes_cell(stage.peak, unit),
+                          {{}, plan.peaks_complete()}});
   }
   table.notes = unknown_lines(plan);
   add_fit(table, plan);
@@ -151,8 +168,7 @@ Table beside_table(const Plan& plan) {
 }
 
 std::string compute_note(const Plan& plan) {
-  if (!plan.compute_time) return {};
-  return fmt::format(" Compute takes {} a step, at {} of {:.4g} operations a second.",
+  return fmt::format("Compute takes {} a step, at {} of {:.4g} operations a second.",
                      plan::show_seconds(*plan.compute_time), plan.request.compute->efficiency,
                      plan.request.compute->peak_flops);
 }
@@ -176,11 +192,13 @@ Table traffic_table(const Plan& plan) {
     if (plan.request.interconnect) row.push_back(seconds_cell(stage.traffic_time));
   }
   if (plan.request.interconnect) {
-    table.notes.push_back(fmt::format(
-        "Time over {}, latency {}, {} message{} a pass.{}", plan.request.interconnect->name,
-        plan::show_seconds(plan.request.interconnect->latency), plan.units ? plan.units->size() : 1,
-        plan.units && plan.units->size() != 1 ? "s" : "", compute_note(plan)));
+    const std::size_t messages = plan.units ? plan.units->size() : 1;
+    table.notes.push_back(fmt::format("Time over {}, latency {}, {} message{} a pass.",
+                                      plan.request.interconnect->name,
+                                      plan::show_seconds(plan.request.interconnect->latency),
+                                      messages, messages == 1 ? "" : "s"));
   }
+  if (plan.compute_time) table.notes.push_back(compute_note(plan));
   return table;
 }
 

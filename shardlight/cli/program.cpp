@@ -34,6 +34,9 @@ Result<std::string> answer(const std::vector<std::string>& arguments,
   if (arguments.empty()) return user_error("command", "", "plan (see shardlight --help)");
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  const bool alone = command != "plan";
+  if (alone && !rest.empty())
+    return user_error("argument", rest.front(), "nothing after " + command);
   if (command == "--help" || command == "-h" || command == "help") return std::string(kHelp);
   if (command == "--version") return "shardlight " + std::string(kVersion) + "\n";
   if (command == "plan") return run_plan(rest, style, log);

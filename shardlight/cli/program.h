@@ -1,5 +1,6 @@
 // The program `shardlight`, as a function: arguments and surroundings in, output and exit code out.
 // main() only gives it the process's own.
+// One call a process; it holds nothing after.
 #pragma once
 
 #include <iosfwd>

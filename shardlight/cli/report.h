@@ -1,5 +1,6 @@
 // A report: what a command answers, once, for every form it is shown in. A cell carries the exact
 // value and the text a person reads, so the table, --json and --csv cannot differ.
+// A value, built by plan_report.h and paper_report.h; any thread.
 #pragma once
 
 #include <cstdint>

@@ -67,6 +67,13 @@ Result<std::string> File::read(Bytes offset, Bytes length) const {
   return text;
 }
 
+PathKind path_kind(const std::string& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) return PathKind::kMissing;
+  if (::stat(path.c_str(), &status) != 0) return PathKind::kOther;
+  return S_ISDIR(status.st_mode) ? PathKind::kFolder : PathKind::kOther;
+}
+
 Result<std::string> read_file(const std::string& path, Bytes max) {
   SHARDLIGHT_TRY(const File file, File::open(path));
   if (file.size() > max) {

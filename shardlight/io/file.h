@@ -1,11 +1,12 @@
 // Reading files: every short read, missing file and oversized file is an error that says which.
 // Not for writing. A File closes itself; one File is used by one thread at a time.
+// Owns its descriptor.
 #pragma once
 
 #include <string>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 
 namespace shardlight::io {
 
@@ -30,6 +31,12 @@ class File {
   std::string path_;
   Bytes size_;
 };
+
+enum class PathKind { kMissing, kFolder, kOther };
+
+// What is there now, links followed. What may not be looked at or leads nowhere is kOther: opening
+// it says why.
+PathKind path_kind(const std::string& path);
 
 // The whole file, of at most `max` bytes; a larger one is an error (environment).
 Result<std::string> read_file(const std::string& path, Bytes max);

@@ -12,7 +12,7 @@ struct Row {
   std::string_view torch;
 };
 
-// In the order of the enum.
+// In the order of the enum, floating types first.
 constexpr std::array<Row, 15> kRows = {{
     {DType::kFloat64, 8, "F64", "float64"},
     {DType::kFloat32, 4, "F32", "float32"},
@@ -45,6 +45,8 @@ const Row& row_of(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; 
 
 Bytes bytes_per_element(DType dtype) { return Bytes(row_of(dtype).bytes); }
 
+bool is_floating(DType dtype) { return dtype <= DType::kFloat8E5M2; }
+
 std::string_view safetensors_name(DType dtype) { return row_of(dtype).safetensors; }
 
 std::optional<DType> dtype_from_safetensors(std::string_view name) {
@@ -55,12 +57,5 @@ std::optional<DType> dtype_from_safetensors(std::string_view name) {
 }
 
 std::string_view torch_name(DType dtype) { return row_of(dtype).torch; }
-
-std::optional<DType> dtype_from_torch(std::string_view name) {
-  for (const Row& row : kRows) {
-    if (row.torch == name) return row.dtype;
-  }
-  return std::nullopt;
-}
 
 }  // namespace shardlight::layout

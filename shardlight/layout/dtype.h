@@ -5,11 +5,12 @@
 #include <optional>
 #include <string_view>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight::layout {
 
 enum class DType {
+  // Floating types first (is_floating).
   kFloat64,
   kFloat32,
   kFloat16,
@@ -29,12 +30,14 @@ enum class DType {
 
 Bytes bytes_per_element(DType dtype);
 
+// Whether a tensor of it can be a parameter; integers and flags are buffers.
+bool is_floating(DType dtype);
+
 // "F32", "BF16", … as safetensors writes them.
 std::string_view safetensors_name(DType dtype);
 std::optional<DType> dtype_from_safetensors(std::string_view name);
 
 // "float32", "bfloat16", … as torch writes them, without its "torch." prefix.
 std::string_view torch_name(DType dtype);
-std::optional<DType> dtype_from_torch(std::string_view name);
 
 }  // namespace shardlight::layout

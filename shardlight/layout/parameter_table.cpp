@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardlight/base/arithmetic.h"
+
 namespace shardlight::layout {
 namespace {
 

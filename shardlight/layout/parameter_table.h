@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 #include "shardlight/layout/dtype.h"
 
 namespace shardlight::layout {
@@ -20,7 +20,7 @@ using ParameterIndex = std::size_t;
 
 struct ParameterOptions {
   DType dtype = DType::kFloat32;
-  int group = 0;  // optimizer group: learning rate, weight decay, …
+  int optimizer_group = 0;  // optimizer group: learning rate, weight decay, …
   bool trainable = true;
 };
 

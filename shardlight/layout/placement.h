@@ -3,6 +3,7 @@
 // which are replicas of each other. Replicated is ways = 1, fully sharded is ways = ranks.
 //
 // A ZeRO stage is nothing but a row of three placements (docs/architecture.md).
+// Pure; any thread.
 #pragma once
 
 #include <cstdint>

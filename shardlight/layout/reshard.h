@@ -1,5 +1,6 @@
 // From one sharding of a model to any other: the list of copies that moves every element from a
 // rank that has it to every rank that shall have it. Pure arithmetic over two slice tables.
+// Moves nothing itself; any thread.
 #pragma once
 
 #include <vector>

@@ -2,7 +2,13 @@
 
 #include <algorithm>
 
+#include "shardlight/base/arithmetic.h"
+
 namespace shardlight::layout {
+
+Count slice_elements(Count unit_elements, std::int64_t ways) {
+  return Count(round_up(divide_up(unit_elements.value(), ways), kGrainElements));
+}
 
 Result<SliceTable> SliceTable::create(const std::vector<Unit>& units, Placement placement,
                                       std::int64_t ranks) {
@@ -14,18 +20,17 @@ Result<SliceTable> SliceTable::create(const std::vector<Unit>& units, Placement 
 }
 
 void SliceTable::add_unit(const Unit& unit, UnitIndex index) {
-  const std::int64_t slice =
-      round_up(divide_up(unit.elements.value(), placement_.ways), kBlockElements);
+  const std::int64_t slice = slice_elements(unit.elements, placement_.ways).value();
   first_row_.push_back(rows_.size());
   unit_elements_.push_back(unit.elements);
   slice_elements_.push_back(Count(slice));
-  for (const UnitMember& member : unit.members) {
-    const std::int64_t begin = member.offset.value();
-    const std::int64_t end = begin + member.elements.value();
+  for (const PlacedParameter& placed : unit.parameters) {
+    const std::int64_t begin = placed.offset.value();
+    const std::int64_t end = begin + placed.elements.value();
     for (std::int64_t at = begin; at < end;) {
       const std::int64_t owner = at / slice;
       const std::int64_t stop = std::min(end, (owner + 1) * slice);
-      rows_.push_back({.parameter = member.parameter,
+      rows_.push_back({.parameter = placed.parameter,
                        .range = {Count(at - begin), Count(stop - begin)},
                        .unit = index,
                        .member = owner,

@@ -36,6 +36,10 @@ struct SliceRow {
   bool operator==(const SliceRow&) const = default;
 };
 
+// Of every slice but the last ones, which may be shorter or empty; member 0 always has this many.
+// `unit_elements` is a unit's, with padding.
+Count slice_elements(Count unit_elements, std::int64_t ways);
+
 class SliceTable {
  public:
   // Errors (user): as check_placement.

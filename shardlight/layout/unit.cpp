@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "shardlight/base/arithmetic.h"
+
 namespace shardlight::layout {
 namespace {
 
@@ -17,9 +19,14 @@ std::string unit_name(const Parameter& parameter) {
 }
 
 void append(Unit& unit, ParameterIndex index, Count elements) {
-  unit.members.push_back({index, unit.elements, elements});
+  unit.parameters.push_back({index, unit.elements, elements});
   unit.used += elements;
-  unit.elements += Count(round_up(elements.value(), kBlockElements));
+  unit.elements += Count(round_up(elements.value(), kGrainElements));
+}
+
+bool full(const Unit& unit, const UnitOptions& options) {
+  const Bytes each = options.bytes_per_element.value_or(bytes_per_element(unit.dtype));
+  return each * unit.elements.value() >= options.bytes_min;
 }
 
 // Whether a parameter of `block` may not join a unit whose last parameter is of `last_block`.
@@ -28,21 +35,21 @@ bool at_boundary(std::string_view last_block, std::string_view block) {
 }
 
 // Folds units that stayed below the minimum into the unit of their kind before them.
-void merge_tails(std::vector<Unit>& units, Bytes bytes_min) {
+void merge_tails(std::vector<Unit>& units, const UnitOptions& options) {
   std::map<Kind, std::vector<UnitIndex>> of_kind;
   for (UnitIndex i = 0; i < units.size(); ++i) {
     of_kind[{units[i].dtype, units[i].trainable}].push_back(i);
   }
   for (const auto& [kind, indices] : of_kind) {
-    if (indices.size() < 2 || units[indices.back()].bytes() >= bytes_min) continue;
+    if (indices.size() < 2 || full(units[indices.back()], options)) continue;
     Unit& last = units[indices.back()];
     Unit& target = units[indices[indices.size() - 2]];
-    for (const UnitMember& member : last.members) {
-      append(target, member.parameter, member.elements);
+    for (const PlacedParameter& placed : last.parameters) {
+      append(target, placed.parameter, placed.elements);
     }
-    last.members.clear();
+    last.parameters.clear();
   }
-  std::erase_if(units, [](const Unit& unit) { return unit.members.empty(); });
+  std::erase_if(units, [](const Unit& unit) { return unit.parameters.empty(); });
 }
 
 }  // namespace
@@ -59,8 +66,8 @@ Result<std::vector<Unit>> build_units(const ParameterTable& table, const UnitOpt
     const auto found = open.find(kind);
     const bool joins = found != open.end() && [&] {
       const Unit& unit = units[found->second];
-      const std::string_view last = block_of(table[unit.members.back().parameter].name());
-      return unit.bytes() < options.bytes_min || !at_boundary(last, block_of(parameter.name()));
+      const std::string_view last = block_of(table[unit.parameters.back().parameter].name());
+      return !full(unit, options) || !at_boundary(last, block_of(parameter.name()));
     }();
     if (!joins) {
       open[kind] = units.size();
@@ -69,7 +76,7 @@ Result<std::vector<Unit>> build_units(const ParameterTable& table, const UnitOpt
     }
     append(units[open[kind]], i, parameter.elements);
   }
-  merge_tails(units, options.bytes_min);
+  merge_tails(units, options);
   return units;
 }
 

@@ -103,16 +103,19 @@ Result<Activations> activations(const TransformerShape& shape, const ActivationR
   const double sum =
       estimate.layers + estimate.outside + estimate.recomputed + estimate.logit_gradient;
   if (sum > kMaxBytes) {
-    return user_error("micro_batch x sequence",
-                      fmt::format("{} x {}", request.micro_batch, request.sequence),
+    return user_error("micro_batch",
+                      fmt::format("{} of {} tokens", request.micro_batch, request.sequence),
                       "less than 2^62 bytes of activations");
   }
   const auto bytes = [](double value) { return Bytes(std::llround(value)); };
-  return Activations{.layers = bytes(estimate.layers),
+  Activations result{.layers = bytes(estimate.layers),
                      .outside = bytes(estimate.outside),
-                     .recomputed = bytes(estimate.recomputed),
-                     .logit_gradient = bytes(estimate.logit_gradient),
                      .extra_forward = request.checkpointing == Checkpointing::kFull ? 1.0 : 0.0};
+  if (request.rule == ActivationRule::kKorthikanti) {
+    result.recomputed = bytes(estimate.recomputed);
+    result.logit_gradient = bytes(estimate.logit_gradient);
+  }
+  return result;
 }
 
 }  // namespace shardlight::plan

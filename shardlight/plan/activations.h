@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 #include "shardlight/plan/model.h"
 
 namespace shardlight::plan {
@@ -29,18 +31,24 @@ struct ActivationRequest {
 };
 
 struct Activations {
-  Bytes layers;              // kept from the forward until the backward
-  Bytes outside;             // embedding, last norm, logits; 0 by the zero rule
-  Bytes recomputed;          // of the one layer that full recomputation holds at a time
-  Bytes logit_gradient;      // fp32, at the start of the backward; 0 by the zero rule
+  Bytes layers;   // kept from the forward until the backward
+  Bytes outside;  // embedding, last norm, logits; within the layers' line by the zero rule
+  // What the one layer being recomputed holds, and the fp32 gradient of the logits at the start of
+  // the backward; the zero rule does not know them.
+  std::optional<Bytes> recomputed;
+  std::optional<Bytes> logit_gradient;
   double extra_forward = 0;  // share of a forward computed again: 1 for full, 0 for none
 
   Bytes kept() const { return layers + outside; }
-  Bytes temporary() const { return recomputed + logit_gradient; }
+  std::optional<Bytes> temporary() const {
+    if (!recomputed || !logit_gradient) return std::nullopt;
+    return *recomputed + *logit_gradient;
+  }
 };
 
-// Errors (user): micro_batch or sequence below 1 or above the model's positions; a number of bytes
-// above 2^62; `checkpointing` selective with the zero rule, which does not tell its parts apart.
+// Errors (user): `micro_batch` or `sequence` below 1, the latter above the model's positions;
+// `micro_batch` where the activations exceed 2^62 bytes; `checkpointing` selective with the zero
+// rule, which does not tell the parts of a layer apart.
 Result<Activations> activations(const TransformerShape& shape, const ActivationRequest& request);
 
 }  // namespace shardlight::plan

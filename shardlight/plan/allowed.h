@@ -1,5 +1,6 @@
 // The words that errors of this folder use for what may stand somewhere, in one place, so that the
 // same mistake reads the same in a config, a file's header and a model's name. Internal to plan.
+// Any thread.
 #pragma once
 
 #include <cstdint>

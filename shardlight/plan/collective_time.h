@@ -4,13 +4,14 @@
 // Ring all-gather: (N-1)α + (N-1)/N nβ; reduce-scatter: + (N-1)/N nγ; all-reduce: both. Cut into k
 // messages each costs (k-1)(N-1)α more and no byte more. Source: Thakur, Rabenseifner, Gropp,
 // "Optimization of Collective Communication Operations in MPICH" (2005).
+// Pure; any thread.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 #include "shardlight/plan/traffic.h"
 
 namespace shardlight::plan {

@@ -8,16 +8,20 @@
 namespace shardlight::plan {
 namespace {
 
-// floor(value / unit * 10^decimals + 1/2), as text without trailing zeros.
-std::string half_up(WideInteger value, WideInteger unit, int decimals) {
+// A number of 10^-decimals as text without trailing zeros: 150, 2 is "1.5".
+std::string as_decimal(std::int64_t scaled, int decimals) {
   std::int64_t scale = 1;
   for (int i = 0; i < decimals; ++i) scale *= 10;
-  const auto scaled = static_cast<std::int64_t>((value * scale * 2 + unit) / (unit * 2));
   std::string text = fmt::format("{}", scaled / scale);
   if (decimals == 0 || scaled % scale == 0) return text;
   std::string fraction = fmt::format("{:0{}}", scaled % scale, decimals);
   fraction.erase(fraction.find_last_not_of('0') + 1);
   return text + "." + fraction;
+}
+
+// value / unit, half up to one decimal.
+std::string one_decimal(std::int64_t value, std::int64_t unit) {
+  return as_decimal(Share(Bytes(value)).scaled_half_up(Bytes(unit), 10), 1);
 }
 
 constexpr std::array<ByteUnit, 4> kByteUnits = {
@@ -26,12 +30,10 @@ constexpr std::array<ByteUnit, 4> kByteUnits = {
 }  // namespace
 
 std::string show_in(Bytes unit, Share value) {
-  // A half of a shown digit is a whole number of bytes for every unit of 200 bytes and more, so
-  // rounding the whole bytes below is exact there; below, bytes themselves are shown.
-  const std::int64_t bytes = value.floor().value();
-  const std::int64_t each = unit.value();
-  if (bytes / 100 >= each) return fmt::format("{}", bytes / each);
-  const std::string text = half_up(bytes, each, bytes / 10 >= each ? 1 : 2);
+  if (value >= Share(unit * 100)) return fmt::format("{}", value.floor().value() / unit.value());
+  const std::string text = value >= Share(unit * 10)
+                               ? as_decimal(value.scaled_half_up(unit, 10), 1)
+                               : as_decimal(value.scaled_half_up(unit, 100), 2);
   return text == "0" && value > Share() ? "<0.01" : text;
 }
 
@@ -54,29 +56,33 @@ std::string show_count(Count count) {
       {{1'000'000'000'000, "T"}, {1'000'000'000, "B"}, {1'000'000, "M"}, {1'000, "K"}}};
   for (const auto& [unit, name] : kUnits) {
     // 999,950 and more already round to a thousand of the smaller unit: "1M", not "1000K".
-    if (count.value() >= unit - unit / 20'000) return half_up(count.value(), unit, 1) + name;
+    if (count.value() >= unit - unit / 20'000) return one_decimal(count.value(), unit) + name;
   }
   return fmt::format("{}", count.value());
 }
 
-std::string show_billions(Count count) { return half_up(count.value(), kGigabyte, 1) + "B"; }
+std::string show_billions(Count count) { return one_decimal(count.value(), kGigabyte) + "B"; }
 
 std::string show_paper_count(Count count) {
   constexpr std::int64_t kTrillion = 1'000 * kGigabyte;
-  if (count.value() >= kTrillion / 2) return half_up(count.value(), kTrillion, 1) + "T";
+  if (count.value() >= kTrillion / 2) return one_decimal(count.value(), kTrillion) + "T";
   return show_billions(count);
 }
 
 std::string show_ratio(double ratio) {
-  const int decimals = ratio >= 100 ? 0 : ratio >= 10 ? 1 : 2;
-  // Fixed point to four more digits than shown, then half up on the whole number.
-  return half_up(std::llround(ratio * 1e6), 1'000'000, decimals);
+  if (ratio >= 100) return fmt::format("{:.0f}", std::floor(ratio + 0.5));
+  const int scale = ratio >= 10 ? 10 : 100;
+  const auto scaled = static_cast<std::int64_t>(std::floor(ratio * scale + 0.5));
+  const std::string text = as_decimal(scaled, scale == 10 ? 1 : 2);
+  return text == "0" && ratio > 0 ? "<0.01" : text;
 }
 
 std::string show_seconds(Seconds seconds) {
+  // What would round to 1000 of a unit is shown as 1 of the next.
+  constexpr double kNext = 0.9995;
   const double value = seconds.count();
-  if (value >= 1) return show_ratio(value) + " s";
-  if (value >= 1e-3) return show_ratio(value * 1e3) + " ms";
+  if (value >= kNext) return show_ratio(value) + " s";
+  if (value >= kNext * 1e-3) return show_ratio(value * 1e3) + " ms";
   return show_ratio(value * 1e6) + " us";
 }
 

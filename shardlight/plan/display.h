@@ -1,10 +1,11 @@
 // How numbers are shown: the display rule of the ledger (docs/memory.md). Compute first, then show;
 // rounding is done on whole numbers, so a half is a half.
+// Pure; any thread.
 #pragma once
 
 #include <string>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 #include "shardlight/plan/share.h"
 
 namespace shardlight::plan {

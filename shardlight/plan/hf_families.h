@@ -15,7 +15,7 @@ namespace shardlight::plan {
 Result<Model> gpt2_model(const HfValues& config, std::string name);
 Result<Model> bert_model(const HfValues& config, std::string name);
 
-// One decoder with rotary positions and gated MLPs; hf_llama.cpp has the table of differences.
+// One decoder with rotary positions and gated MLPs; hf_decoder.cpp has the table of differences.
 Result<Model> llama_model(const HfValues& config, std::string name);
 Result<Model> mistral_model(const HfValues& config, std::string name);
 Result<Model> qwen2_model(const HfValues& config, std::string name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace shardlight::plan {
 namespace {
@@ -17,7 +18,7 @@ WideInteger over_all_ranks(std::int64_t bytes, const layout::Placement& placemen
 
 Status check_parameters(Count parameters) {
   if (parameters >= Count(1) && parameters <= Count(kMaxParameters)) return {};
-  return user_error("params", fmt::to_string(parameters.value()),
+  return user_error("parameters", fmt::to_string(parameters.value()),
                     fmt::format("a whole number from 1 to {}", kMaxParameters));
 }
 
@@ -43,7 +44,8 @@ Count largest_model(Bytes memory, StateBytes bytes, const layout::Placements& pl
                            over_all_ranks(bytes.gradient, placements.gradients, ranks) +
                            over_all_ranks(bytes.optimizer, placements.optimizer, ranks);
   const WideInteger fits = static_cast<WideInteger>(memory.value()) * ranks / cost;
-  return Count(static_cast<std::int64_t>(std::min<WideInteger>(fits, kMaxParameters)));
+  return Count(static_cast<std::int64_t>(
+      std::min<WideInteger>(fits, std::numeric_limits<std::int64_t>::max())));
 }
 
 }  // namespace shardlight::plan

@@ -4,6 +4,7 @@
 //
 // Source: the ZeRO paper (2020), section 5 and figure 1; with b bytes a parameter and a gradient
 // and K optimizer bytes, stages 0-3 cost (2b+K)Ψ, 2bΨ+KΨ/N, bΨ+(b+K)Ψ/N, (2b+K)Ψ/N.
+// Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,11 @@
 
 namespace shardlight::plan {
 
-// Ψ up to this many parameters: every product below stays within 128 bits, every sum within 64.
+// Ψ up to this many parameters: every product below stays within 128 bits, and the bytes of
+// a rank's states within 64. What a long accumulation sends may not (make_plan refuses it).
 inline constexpr std::int64_t kMaxParameters = 100'000'000'000'000'000;  // 10^17
 
-// Ψ in [1, kMaxParameters], or a user error of the field `params`.
+// Ψ in [1, kMaxParameters], or a user error of the field `parameters`.
 Status check_parameters(Count parameters);
 
 struct ModelStates {

@@ -1,11 +1,12 @@
 // What a plan knows of a model: how many parameters it has and, when it came from a config or a
 // file, which ones and how the transformer around them is shaped. A value, without torch.
+// Made by hf_config.h, safetensors_header.h or builtin_models.h; share it read-only.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 #include "shardlight/layout/parameter_table.h"
 
 namespace shardlight::plan {

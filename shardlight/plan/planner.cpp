@@ -22,6 +22,14 @@ Status check(const PlanRequest& request) {
                       "a batch only with a model whose shape is known (a built-in name or a "
                       "config.json): activations depend on it");
   }
+  if (request.unit_bytes && !request.model.table) {
+    return user_error("unit_bytes", fmt::to_string(request.unit_bytes->value()),
+                      "a size of units only with a model whose parameters are known one by one");
+  }
+  if (request.interconnect && request.interconnect->bytes_per_second <= 0) {
+    return user_error("bytes_per_second", fmt::to_string(request.interconnect->bytes_per_second),
+                      "more than 0");
+  }
   if (request.compute && !request.batch) {
     return user_error("peak_flops", fmt::to_string(request.compute->peak_flops),
                       "a compute rate only with a batch: without tokens there is nothing to time");
@@ -53,11 +61,11 @@ std::optional<Seconds> compute_time(const PlanRequest& request,
 Share peak_of(const StagePlan& stage, const std::optional<Activations>& activations) {
   const Residuals& lines = stage.residuals;
   Bytes beside = lines.unreduced_gradients;
-  for (const auto& line : {lines.padding, lines.gathered_units, lines.buckets}) {
+  for (const auto& line : {lines.gathered_units, lines.buckets}) {
     beside += line.value_or(Bytes(0));
   }
-  if (activations) beside += activations->kept() + activations->temporary();
-  return stage.states.total() + Share(beside);
+  if (activations) beside += activations->kept() + activations->temporary().value_or(Bytes(0));
+  return stage.states.total() + lines.padding.value_or(Share()) + Share(beside);
 }
 
 Result<StagePlan> plan_stage(int number, const Plan& plan) {
@@ -67,17 +75,21 @@ Result<StagePlan> plan_stage(int number, const Plan& plan) {
   SHARDLIGHT_TRY(stage.placements, layout::placements_of_stage(number, request.ranks));
   stage.states = model_states(parameters, plan.bytes, stage.placements, request.ranks);
   stage.compression_ratio = compression_ratio(parameters, plan.bytes, stage.states);
-  SHARDLIGHT_TRY(stage.residuals, residuals(plan.units, stage.placements,
-                                            {.parameters = parameters,
-                                             .ranks = request.ranks,
-                                             .bytes = plan.bytes,
-                                             .micro_steps = request.accumulation_steps,
-                                             .reduce = request.reduce}));
+  stage.residuals = residuals(plan.units, stage.placements,
+                              {.parameters = parameters,
+                               .ranks = request.ranks,
+                               .bytes = plan.bytes,
+                               .accumulation_steps = request.accumulation_steps,
+                               .reduce = request.reduce});
   stage.peak = peak_of(stage, plan.activations);
 
   const auto passes =
       passes_of_step(stage.placements, plan.bytes, request.accumulation_steps, request.reduce);
   stage.traffic = traffic_of(passes, parameters, request.ranks);
+  if (!stage.traffic.bytes.fits()) {
+    return user_error("accumulation_steps", fmt::to_string(request.accumulation_steps),
+                      "fewer: the bytes of a step must stay below 2^63");
+  }
   if (request.interconnect) {
     const auto messages = static_cast<std::int64_t>(plan.units ? plan.units->size() : 1);
     stage.traffic_time =
@@ -120,7 +132,7 @@ Count active_parameters(const Model& model) {
 Result<Plan> make_plan(PlanRequest request) {
   SHARDLIGHT_TRY_STATUS(check(request));
   Plan plan;
-  plan.bytes = state_bytes(request.precision, request.gradients, request.optimizer);
+  plan.bytes = state_bytes(request.precision, request.grad_dtype, request.optimizer);
   if (request.batch) {
     SHARDLIGHT_TRY(plan.activations,
                    activations(*request.model.shape, {.micro_batch = request.batch->micro_batch,
@@ -130,8 +142,9 @@ Result<Plan> make_plan(PlanRequest request) {
                                                       .rule = request.activation_rule}));
   }
   if (request.model.table) {
-    SHARDLIGHT_TRY(plan.units,
-                   layout::build_units(*request.model.table, {.bytes_min = request.unit_bytes}));
+    SHARDLIGHT_TRY(plan.units, layout::build_units(*request.model.table,
+                                                   {.bytes_min = request.unit_bytes.value_or(
+                                                        layout::UnitOptions{}.bytes_min)}));
   }
   plan.compute_time = compute_time(request, plan.activations);
   plan.stage_one_sources = stage_one_sources(request.model.parameters, plan.bytes);

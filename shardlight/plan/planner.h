@@ -1,5 +1,6 @@
 // The plan of a run on paper: from a model and a request to every number `shardlight plan` shows,
 // for stages 0 to 3 side by side. A pure function; holds nothing, may run on any thread.
+// What the numbers mean and leave out: docs/memory.md.
 #pragma once
 
 #include <array>
@@ -38,14 +39,14 @@ struct PlanRequest {
   Model model;
   std::int64_t ranks = 1;
   Precision precision = Precision::kMixed;
-  GradientDtype gradients = GradientDtype::kCompute;
+  GradientDtype grad_dtype = GradientDtype::kCompute;
   Optimizer optimizer = Optimizer::kAdam;
   std::int64_t accumulation_steps = 1;  // gradient accumulation
   ReduceSetting reduce = ReduceSetting::kDefault;
   std::optional<Batch> batch;  // for activations and compute time
   Checkpointing checkpointing = Checkpointing::kNone;
   ActivationRule activation_rule = ActivationRule::kKorthikanti;
-  Bytes unit_bytes{1 << 20};  // a unit is at least a block and this
+  std::optional<Bytes> unit_bytes;  // as layout::UnitOptions; needs a model with a table
   std::optional<Bytes> device_memory;
   std::optional<Interconnect> interconnect;
   std::optional<Compute> compute;
@@ -76,11 +77,14 @@ struct Plan {
   std::array<StagePlan, layout::kStages> stages;
   std::vector<StageOneSource> stage_one_sources;
   std::optional<Seconds> compute_time;  // of one optimizer step on one rank
+
+  // Whether no line is missing from the stages' peaks.
+  bool peaks_complete() const { return units && activations && activations->temporary(); }
 };
 
-// Errors (user), by the field of PlanRequest: `params`, `ranks`, `accumulation_steps`,
-// `unit_bytes`, `micro_batch` and `sequence` (activations.h; a batch needs a model with a shape),
-// `device_memory`, `peak_flops`, `efficiency`.
+// Errors (user), by the field: `parameters` of the model, `ranks`, `accumulation_steps`,
+// `unit_bytes`, `device_memory`, `bytes_per_second` of the interconnect, `peak_flops`,
+// `efficiency`, and those of activations() (`micro_batch`, `sequence`, `checkpointing`).
 Result<Plan> make_plan(PlanRequest request);
 
 // Parameters a token passes through: all of a dense model, and of a mixture of experts those

@@ -19,26 +19,30 @@ Count two_units(const Units& units) {
   return largest;
 }
 
-Result<Bytes> padding(const Units& units, const layout::Placements& placements,
-                      const ResidualRequest& request) {
-  const auto held = [&](const layout::Placement& placement, std::int64_t bytes) -> Result<Bytes> {
-    SHARDLIGHT_TRY(const auto slices, layout::SliceTable::create(units, placement, request.ranks));
-    return Bytes(slices.elements_of(Rank(0)).value() * bytes);
+// Rank 0 has the most, so it says what must fit.
+Share padding(const Units& units, const layout::Placements& placements,
+              const ResidualRequest& request) {
+  const auto held = [&](const layout::Placement& placement, std::int64_t bytes) {
+    Count elements;
+    for (const layout::Unit& unit : units) {
+      elements += layout::slice_elements(unit.elements, placement.ways);
+    }
+    return Bytes(elements.value() * bytes);
   };
-  SHARDLIGHT_TRY(const Bytes parameters, held(placements.parameters, request.bytes.parameter));
-  SHARDLIGHT_TRY(const Bytes gradients, held(placements.gradients, request.bytes.gradient));
-  SHARDLIGHT_TRY(const Bytes optimizer, held(placements.optimizer, request.bytes.optimizer));
   const Share floor =
       model_states(request.parameters, request.bytes, placements, request.ranks).total();
-  return parameters + gradients + optimizer - floor.floor();
+  const Bytes all = held(placements.parameters, request.bytes.parameter) +
+                    held(placements.gradients, request.bytes.gradient) +
+                    held(placements.optimizer, request.bytes.optimizer);
+  return Share(all) - floor;
 }
 
 }  // namespace
 
-Result<Residuals> residuals(const std::optional<Units>& units, const layout::Placements& placements,
-                            const ResidualRequest& request) {
+Residuals residuals(const std::optional<Units>& units, const layout::Placements& placements,
+                    const ResidualRequest& request) {
   Residuals lines;
-  const bool kept = placements.gradients.sharded() && request.micro_steps > 1 &&
+  const bool kept = placements.gradients.sharded() && request.accumulation_steps > 1 &&
                     request.reduce == ReduceSetting::kOnce;
   if (kept) {
     lines.unreduced_gradients = Bytes(request.parameters.value() * request.bytes.gradient);
@@ -48,7 +52,7 @@ Result<Residuals> residuals(const std::optional<Units>& units, const layout::Pla
   if (!units) return lines;
 
   const std::int64_t two = two_units(*units).value();
-  SHARDLIGHT_TRY(lines.padding, padding(*units, placements, request));
+  lines.padding = padding(*units, placements, request);
   if (placements.parameters.sharded()) lines.gathered_units = Bytes(two * request.bytes.parameter);
   if (placements.gradients.sharded()) lines.buckets = Bytes(two * request.bytes.gradient);
   return lines;

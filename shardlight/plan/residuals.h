@@ -1,5 +1,6 @@
 // What a rank holds beyond the ledger's floor, each on its own line, computed from the units and
 // slice tables the engine lays out. A line nobody can know is absent, never zero.
+// Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "shardlight/layout/slice_table.h"
 #include "shardlight/plan/precision.h"
+#include "shardlight/plan/share.h"
 #include "shardlight/plan/traffic.h"
 
 namespace shardlight::plan {
@@ -14,7 +16,7 @@ namespace shardlight::plan {
 struct Residuals {
   // Bytes that the rank with the most (rank 0) holds above the ledger's share: block padding and
   // slices that do not divide evenly.
-  std::optional<Bytes> padding;
+  std::optional<Share> padding;
   // The two largest neighbouring units, the one in use and the one gathered ahead.
   std::optional<Bytes> gathered_units;
   // Full gradients of two units on their way to their owners.
@@ -28,12 +30,12 @@ struct ResidualRequest {
   Count parameters;
   std::int64_t ranks = 1;
   StateBytes bytes;
-  std::int64_t micro_steps = 1;
+  std::int64_t accumulation_steps = 1;
   ReduceSetting reduce = ReduceSetting::kDefault;
 };
 
 // Without units only unreduced_gradients, and what is zero because nothing is sharded, is known.
-Result<Residuals> residuals(const std::optional<std::vector<layout::Unit>>& units,
-                            const layout::Placements& placements, const ResidualRequest& request);
+Residuals residuals(const std::optional<std::vector<layout::Unit>>& units,
+                    const layout::Placements& placements, const ResidualRequest& request);
 
 }  // namespace shardlight::plan

@@ -106,23 +106,27 @@ Status check_metadata(const json& metadata) {
   return {};
 }
 
-// Adds the tensor, whose data must begin where that of the one before ended.
-Status add(layout::ParameterTable& table, Tensor tensor, std::int64_t expected_begin) {
+// Adds the tensor, whose data must begin where that of the one before ended; to `parameters` too if
+// it can be one.
+Status add(layout::ParameterTable& all, layout::ParameterTable& parameters, const Tensor& tensor,
+           std::int64_t expected_begin) {
   const std::string field = tensor.name + ".data_offsets";
+  const std::string offsets = fmt::format("[{}, {}]", tensor.begin, tensor.end);
   if (tensor.begin != expected_begin) {
     return user_error(
-        field, fmt::format("[{}, {}]", tensor.begin, tensor.end),
+        field, offsets,
         fmt::format("offsets from {} on, where the data before it ends", expected_begin));
   }
-  layout::ParameterOptions options;
-  options.dtype = tensor.dtype;
-  SHARDLIGHT_TRY(const auto index,
-                 table.add(std::move(tensor.name), std::move(tensor.shape), options));
-  const std::int64_t bytes = table[index].bytes().value();
+  const layout::ParameterOptions options{.dtype = tensor.dtype};
+  SHARDLIGHT_TRY(const auto index, all.add(tensor.name, tensor.shape, options));
+  const std::int64_t bytes = all[index].bytes().value();
   if (tensor.end - tensor.begin != bytes) {
-    return user_error(field, fmt::format("[{}, {}]", tensor.begin, tensor.end),
+    return user_error(field, offsets,
                       fmt::format("offsets {} bytes apart, as its shape and dtype have it", bytes));
   }
+  if (!layout::is_floating(tensor.dtype)) return {};
+  SHARDLIGHT_TRY(const auto added, parameters.add(tensor.name, tensor.shape, options));
+  static_cast<void>(added);
   return {};
 }
 
@@ -169,12 +173,11 @@ Result<Model> model_from_safetensors_header(std::string_view header_json, Bytes 
   std::ranges::sort(tensors, {}, [](const Tensor& tensor) {
     return std::tie(tensor.begin, tensor.end, tensor.name);
   });
-  layout::ParameterTable table;
+  layout::ParameterTable all, parameters;
   std::int64_t end = 0;
-  for (Tensor& tensor : tensors) {
-    const std::int64_t tensor_end = tensor.end;
-    SHARDLIGHT_TRY_STATUS(add(table, std::move(tensor), end));
-    end = tensor_end;
+  for (const Tensor& tensor : tensors) {
+    SHARDLIGHT_TRY_STATUS(add(all, parameters, tensor, end));
+    end = tensor.end;
   }
   if (end != data_size.value()) {
     return user_error("data", fmt::format("{} bytes", data_size.value()),
@@ -182,8 +185,8 @@ Result<Model> model_from_safetensors_header(std::string_view header_json, Bytes 
   }
   Model model;
   model.name = std::move(name);
-  model.parameters = table.elements();
-  model.table = std::move(table);
+  model.parameters = parameters.elements();
+  model.table = std::move(parameters);
   return model;
 }
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 #include "shardlight/plan/model.h"
 
 namespace shardlight::plan {
@@ -28,8 +28,9 @@ inline constexpr Bytes kLargestSafetensorsHeader{100'000'000};
 Result<Bytes> safetensors_header_size(std::string_view first_8_bytes, Bytes file_size);
 
 // A row for each tensor, in the order of the data (of two empty tensors at the same offset, by
-// name). Every tensor is counted as a parameter: the format does not tell buffers from parameters,
-// nor which tensors were tied before one of them was left out. Model::shape stays empty.
+// name), but for integers and flags, which are never trained. Every other tensor is counted as a
+// parameter: the format does not tell buffers from parameters, nor which tensors were tied before
+// one of them was left out. Model::shape stays empty.
 //
 // `data_size` is what follows the header: the file's size - 8 - the header's. Errors (user): text
 // that is not a JSON object beginning with '{'; and with the tensor's name and the key as the

@@ -1,5 +1,7 @@
 #include "shardlight/plan/share.h"
 
+#include <limits>
+
 #include "shardlight/base/check.h"
 
 namespace shardlight::plan {
@@ -21,6 +23,18 @@ std::strong_ordering Share::operator<=>(const Share& other) const {
   const WideInteger right = other.numerator_ % other.ranks_ * ranks_;
   if (left == right) return std::strong_ordering::equal;
   return left < right ? std::strong_ordering::less : std::strong_ordering::greater;
+}
+
+bool Share::fits() const { return numerator_ / ranks_ <= std::numeric_limits<std::int64_t>::max(); }
+
+Bytes Share::floor() const {
+  SHARDLIGHT_CHECK_EQ(fits(), true);
+  return Bytes(static_cast<std::int64_t>(numerator_ / ranks_));
+}
+
+std::int64_t Share::scaled_half_up(Bytes unit, std::int64_t scale) const {
+  const WideInteger divisor = static_cast<WideInteger>(unit.value()) * ranks_;
+  return static_cast<std::int64_t>((2 * numerator_ * scale + divisor) / (2 * divisor));
 }
 
 double Share::to_double() const {

@@ -1,5 +1,6 @@
 // Many plans at once: the ledger over a grid of model sizes, worlds and stages. About ten
 // nanoseconds a cell (bench/sweep_bench.cpp), so a million cells are interactive.
+// Keeps nothing; any thread.
 #pragma once
 
 #include <cstdint>

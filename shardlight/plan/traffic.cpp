@@ -24,18 +24,17 @@ std::string_view name_of(ReduceSetting setting) {
 }
 
 std::vector<Pass> passes_of_step(const layout::Placements& placements, StateBytes bytes,
-                                 std::int64_t micro_steps, ReduceSetting reduce) {
+                                 std::int64_t accumulation_steps, ReduceSetting reduce) {
   const bool once = reduce == ReduceSetting::kOnce ||
                     (reduce == ReduceSetting::kDefault && !placements.gradients.sharded());
-  const std::int64_t reductions = once ? 1 : micro_steps;
-  std::vector<Pass> passes = {
-      {Collective::kReduceScatter, State::kGradients, reductions, bytes.gradient}};
+  const std::int64_t reductions = once ? 1 : accumulation_steps;
+  std::vector<Pass> passes = {{Collective::kReduceScatter, reductions, bytes.gradient}};
   if (!placements.optimizer.sharded()) {
     // Every rank updates all parameters, so it needs all reduced gradients: an all-reduce.
-    passes.push_back({Collective::kAllGather, State::kGradients, reductions, bytes.gradient});
+    passes.push_back({Collective::kAllGather, reductions, bytes.gradient});
   } else {
-    const std::int64_t gathers = placements.parameters.sharded() ? 2 * micro_steps : 1;
-    passes.push_back({Collective::kAllGather, State::kParameters, gathers, bytes.parameter});
+    const std::int64_t gathers = placements.parameters.sharded() ? 2 * accumulation_steps : 1;
+    passes.push_back({Collective::kAllGather, gathers, bytes.parameter});
   }
   return passes;
 }

@@ -3,6 +3,7 @@
 //
 // Source: the ZeRO paper (2020), sections 7 and 8 (2Ψ elements for stages 0-2, 3Ψ for stage 3);
 // ring and direct exchanges move (N-1)/N of that on a rank's wire.
+// Pure; any thread.
 #pragma once
 
 #include <string>
@@ -15,7 +16,6 @@
 namespace shardlight::plan {
 
 enum class Collective { kAllGather, kReduceScatter };
-enum class State { kParameters, kGradients };
 
 // When the gradients of several micro-steps are reduced.
 enum class ReduceSetting {
@@ -27,16 +27,17 @@ std::string_view name_of(ReduceSetting setting);
 
 struct Pass {
   Collective collective;
-  State state;
   std::int64_t times;              // a step
   std::int64_t bytes_per_element;  // of what is sent
 };
 
 // The passes of one step, every unit released after its use. Replicated gradients are all-reduced:
-// a reduce-scatter and an all-gather. Sharded parameters are gathered for the forward and again
-// for the backward of each of `micro_steps`; replicated ones once, where the optimizer is sharded.
+// a reduce-scatter and an all-gather. Of a stage: hybrid placements exchange across their groups
+// too, which is not modelled here (literature.h). Sharded parameters are gathered for the forward
+// and again for the backward of each of `accumulation_steps`; replicated ones once, where the
+// optimizer is sharded.
 std::vector<Pass> passes_of_step(const layout::Placements& placements, StateBytes bytes,
-                                 std::int64_t micro_steps, ReduceSetting reduce);
+                                 std::int64_t accumulation_steps, ReduceSetting reduce);
 
 struct Traffic {
   std::int64_t elements_per_parameter = 0;  // the paper's 2 or 3 (Ψ)

@@ -1,5 +1,6 @@
 // The tables and worked examples of the ZeRO paper (2020), recomputed from the ledger, with the
 // paper's own measurements beside them. What is data from the paper says so.
+// Pure; any thread.
 #pragma once
 
 #include <array>

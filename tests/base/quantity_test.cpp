@@ -1,97 +1,65 @@
 #include "shardlight/base/quantity.h"
+#include "shardlight/base/arithmetic.h"
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include "shardlight/base/check.h"
+#include "shardlight/base/clock.h"
+#include "shardlight/base/nearest.h"
 
 namespace shardlight {
 namespace {
 
-constexpr IntegerRange kAny{0, std::numeric_limits<std::int64_t>::max()};
+static_assert(!std::is_convertible_v<Bytes, Count> && !std::is_convertible_v<std::int64_t, Bytes>);
 
-TEST(ParseCount, ReadsWhatPeopleWrite) {
-  EXPECT_EQ(*parse_count("n", "124439808", kAny), 124'439'808);
-  EXPECT_EQ(*parse_count("n", "7.5e9", kAny), 7'500'000'000);
-  EXPECT_EQ(*parse_count("n", "7.5E+9", kAny), 7'500'000'000);
-  EXPECT_EQ(*parse_count("n", "7.5B", kAny), 7'500'000'000);
-  EXPECT_EQ(*parse_count("n", " 1.3 T ", kAny), 1'300'000'000'000);
-  EXPECT_EQ(*parse_count("n", "12.0", kAny), 12);
-  EXPECT_EQ(*parse_count("n", "1500e-2", kAny), 15);
-  EXPECT_EQ(*parse_count("n", "0", kAny), 0);
+TEST(Quantity, AddsAndComparesWithItsOwnKind) {
+  EXPECT_EQ(Bytes(3) + Bytes(4), Bytes(7));
+  EXPECT_EQ(Bytes(3) * 4 - Bytes(2), Bytes(10));
+  EXPECT_LT(Rank(1), Rank(2));
 }
 
-TEST(ParseCount, IsExactWhereADoubleIsNot) {
-  EXPECT_EQ(*parse_count("n", "9007199254740993", kAny), 9'007'199'254'740'993);  // 2^53 + 1
-  EXPECT_EQ(*parse_count("n", "9223372036854775807", kAny), kAny.max);
-  EXPECT_EQ(*parse_count("n", "0.1e1", kAny), 1);
-  EXPECT_EQ(*parse_count("n", "1.000000000000000000", kAny), 1);
-  EXPECT_EQ(*parse_count("n", "1.0000000000B", kAny), 1'000'000'000);
+TEST(CheckedArithmetic, SaysWhereItDoesNotFit) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(checked_multiply(1 << 20, 1 << 20), std::int64_t{1} << 40);
+  EXPECT_EQ(checked_multiply(kMax, 1), kMax);
+  EXPECT_EQ(checked_multiply(0, kMax), 0);
+  EXPECT_EQ(checked_multiply(kMax / 2 + 1, 2), std::nullopt);
+  EXPECT_EQ(checked_add(kMax, 0), kMax);
+  EXPECT_EQ(checked_add(kMax, 1), std::nullopt);
 }
 
-TEST(ParseCount, RefusesTheRestByName) {
-  for (const char* text : {"",
-                           " ",
-                           "7.5G5",
-                           "1.5",
-                           "-1",
-                           "+1",
-                           "0x10",
-                           "1e",
-                           "1e99",
-                           "e9",
-                           ".",
-                           "B",
-                           "1,000",
-                           "1 2",
-                           "nan",
-                           "inf",
-                           "9223372036854775808",
-                           "1e19",
-                           "7.5b",
-                           "1e-3",
-                           "1e-99",
-                           "1_000"}) {
-    const auto value = parse_count("--params", text, kAny);
-    ASSERT_FALSE(value) << text;
-    EXPECT_EQ(value.error().field(), "--params");
-    EXPECT_EQ(value.error().value(), text);
-  }
-  EXPECT_FALSE(parse_count("n", "5", {6, 9}));
-  EXPECT_FALSE(parse_count("n", "10", {6, 9}));
+TEST(Rounding, GoesUpToWholeSteps) {
+  EXPECT_EQ(round_up(0, 64), 0);
+  EXPECT_EQ(round_up(1, 64), 64);
+  EXPECT_EQ(round_up(64, 64), 64);
+  EXPECT_EQ(divide_up(0, 3), 0);
+  EXPECT_EQ(divide_up(7, 3), 3);
+  EXPECT_EQ(divide_up(std::numeric_limits<std::int64_t>::max(), 1),
+            std::numeric_limits<std::int64_t>::max());
 }
 
-TEST(ParseBytes, DecimalAndBinarySuffixes) {
-  EXPECT_EQ(*parse_bytes("m", "32GB", kAny), Bytes(32'000'000'000));
-  EXPECT_EQ(*parse_bytes("m", "80 GiB", kAny), Bytes(std::int64_t{80} << 30));
-  EXPECT_EQ(*parse_bytes("m", "1.5KiB", kAny), Bytes(1536));
-  EXPECT_EQ(*parse_bytes("m", "4096", kAny), Bytes(4096));
-  for (const char* text : {"32gb", "32 G", "-1GB", "1.0001KiB", "0.5", "GB", "1GBB"}) {
-    EXPECT_FALSE(parse_bytes("m", text, kAny)) << text;
-  }
+TEST(Clock, ManualMovesByHandAndSteadyByItself) {
+  ManualClock manual;
+  EXPECT_EQ(manual.now().count(), 0);
+  manual.advance(std::chrono::seconds(2));
+  EXPECT_EQ(manual.now(), std::chrono::seconds(2));
+  const SteadyClock steady;
+  const auto before = steady.now();
+  EXPECT_LE(before, steady.now());
 }
 
-TEST(ParseBytesPerSecond, TakesAnOptionalPerSecond) {
-  EXPECT_EQ(*parse_bytes_per_second("b", "12.5GB/s"), 12'500'000'000);
-  EXPECT_EQ(*parse_bytes_per_second("b", "300GB"), 300'000'000'000);
-  EXPECT_FALSE(parse_bytes_per_second("b", "0GB/s"));
-  EXPECT_FALSE(parse_bytes_per_second("b", "100Gb/s"));  // bits are not bytes
+TEST(NearestName, FindsTyposAndNothingFarAway) {
+  const std::vector<std::string> names = {"gpt2", "gpt2-xl", "llama-7b"};
+  EXPECT_EQ(nearest_name("gtp2", names), "gpt2");
+  EXPECT_EQ(nearest_name("llama7b", names), "llama-7b");
+  EXPECT_EQ(nearest_name("bert", names), std::nullopt);
+  EXPECT_EQ(nearest_name("", names), std::nullopt);
 }
 
-TEST(ParseSeconds, NeedsItsUnit) {
-  EXPECT_DOUBLE_EQ(parse_seconds("l", "5us")->count(), 5e-6);
-  EXPECT_DOUBLE_EQ(parse_seconds("l", "2.5 ms")->count(), 2.5e-3);
-  EXPECT_DOUBLE_EQ(parse_seconds("l", "0s")->count(), 0);
-  for (const char* text : {"5", "-5us", "5 hours", "us", ""}) {
-    EXPECT_FALSE(parse_seconds("l", text)) << text;
-  }
-}
-
-TEST(ParseNumber, FiniteAndWithinBounds) {
-  EXPECT_DOUBLE_EQ(*parse_number("x", "0.4", 0, 1), 0.4);
-  EXPECT_DOUBLE_EQ(*parse_number("x", "3.12e14", 0, 1e18), 3.12e14);
-  for (const char* text : {"", "x", "nan", "inf", "1.5", "-0.1", "0.4x"}) {
-    EXPECT_FALSE(parse_number("x", text, 0, 1)) << text;
-  }
+TEST(CheckDeathTest, PrintsBothSidesAndThePlace) {
+  SHARDLIGHT_CHECK_EQ(2 + 2, 4);
+  EXPECT_DEATH(SHARDLIGHT_CHECK_LE(5, 4),
+               "5 <= 4 does not hold \\(5 against 4\\) at .*quantity_test");
 }
 
 }  // namespace

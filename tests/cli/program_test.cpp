@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "shardlight/cli/plan_options.h"
+#include "shardlight/plan/display.h"
 
 namespace shardlight::cli {
 namespace {
@@ -57,30 +62,82 @@ TEST(Plan, OfACountShowsTheFourStages) {
   EXPECT_TRUE(json["beside"][3]["activations_bytes"].is_null());
 }
 
-TEST(Plan, EveryOptionReachesThePlan) {
-  const auto differs = [](const std::string& options, const std::string& changed) {
-    return plan_json(options) != plan_json(options + " " + changed);
+// For every row of plan_options(): a command line, and what is added to it.
+struct OptionCase {
+  const char* line;
+  const char* added;
+};
+
+const std::vector<OptionCase>& option_cases() {
+  static const std::vector<OptionCase> kCases = {
+      {"--params 7e9 --ranks 4", "--ranks=8"},  // replaces: see the test
+      {"--params 7e9 --ranks 4", "--params=8e9"},
+      {"--model gpt2 --ranks 4", "--model=gpt2-xl"},
+      {"--model gpt2 --ranks 4", "--unit-bytes 100MB"},
+      {"--model gpt2 --ranks 4", "--precision fp32"},
+      {"--model gpt2 --ranks 4", "--grad-dtype fp32"},
+      {"--model gpt2 --ranks 4", "--optimizer sgd"},
+      {"--model gpt2 --ranks 4", "--accumulation-steps 4"},
+      {"--model gpt2 --ranks 4 --accumulation-steps 4", "--reduce once"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64", "--micro-batch=2"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64", "--sequence=128"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64", "--checkpointing full"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64", "--activation-rule zero"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64", "--peak-flops 312T"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 64 --device a100-80gb",
+       "--efficiency 0.1"},
+      {"--model gpt2 --ranks 4", "--device a100-80gb"},
+      {"--model gpt2 --ranks 4", "--device-memory 1GB"},
+      {"--model gpt2 --ranks 4", "--interconnect ib-edr"},
+      {"--model gpt2 --ranks 4", "--bandwidth 1GB/s"},
+      {"--model gpt2 --ranks 4 --bandwidth 1GB/s", "--latency 1ms"},
+      {"--model gpt2 --ranks 4 --exchange one-sided --dynamic-control-flow",
+       "--exchange=collective"},
+      {"--model gpt2 --ranks 4", "--exchange collective --dynamic-control-flow"},
+      {"--model gpt2 --ranks 4", "--wants-replicas"}};
+  return kCases;
+}
+
+// "--name=value" takes the place of what the line has for the name; anything else is added.
+std::string changed(const OptionCase& option) {
+  const std::string added = option.added;
+  const std::size_t equals = added.find('=');
+  if (equals == std::string::npos) return std::string(option.line) + " " + added;
+  std::vector<std::string> all = words(option.line);
+  const auto found = std::find(all.begin(), all.end(), added.substr(0, equals));
+  *(found + 1) = added.substr(equals + 1);
+  std::string line;
+  for (const std::string& word : all) line += word + " ";
+  return line;
+}
+
+TEST(Plan, EveryOptionChangesWhatIsComputed) {
+  const auto computed = [](const std::string& line) {
+    auto json = plan_json(line);
+    json.erase("settings");  // what was typed, told back
+    return json;
   };
-  const std::string model = "--model gpt2 --ranks 4";
-  const std::string batch = model + " --micro-batch 4 --sequence 256";
-  const std::string machine = batch + " --interconnect ib-edr --peak-flops 1e14";
-  EXPECT_TRUE(differs(model, "--precision fp32"));
-  EXPECT_TRUE(differs(model, "--grad-dtype fp32"));
-  EXPECT_TRUE(differs(model, "--optimizer sgd"));
-  EXPECT_TRUE(differs(model, "--optimizer sgd-momentum"));
-  EXPECT_TRUE(differs(model, "--accumulation-steps 4"));
-  EXPECT_TRUE(differs(model + " --accumulation-steps 4", "--reduce once"));
-  EXPECT_TRUE(differs(model, "--unit-bytes 100MB"));
-  EXPECT_TRUE(differs(model, "--device-memory 1GB"));
-  EXPECT_TRUE(differs(model, "--device a100-80gb"));
-  EXPECT_TRUE(differs(model + " --device a100-80gb", "--device-memory 1GB"));
-  EXPECT_TRUE(differs(model, "--bandwidth 1GB/s"));
-  EXPECT_TRUE(differs(model + " --bandwidth 1GB/s", "--latency 1ms"));
-  EXPECT_TRUE(differs(model, "--wants-replicas"));
-  EXPECT_TRUE(differs(model + " --exchange collective", "--dynamic-control-flow"));
-  EXPECT_TRUE(differs(batch, "--checkpointing full"));
-  EXPECT_TRUE(differs(batch, "--activation-rule zero"));
-  EXPECT_TRUE(differs(machine, "--efficiency 0.1"));
+  for (const OptionCase& option : option_cases()) {
+    EXPECT_NE(computed(option.line), computed(changed(option))) << changed(option);
+  }
+  for (const OptionRow& row : plan_options()) {
+    const auto names = [&](const OptionCase& option) {
+      return std::string(option.added).find(row.name) != std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(option_cases().begin(), option_cases().end(), names)) << row.name;
+  }
+}
+
+TEST(Plan, AdamWKeepsWhatAdamKeeps) {
+  const std::string line = "--params 7e9 --ranks 4";
+  EXPECT_EQ(plan_json(line + " --optimizer adamw"), plan_json(line));
+}
+
+TEST(Plan, ADevicesPeakIsThatOfThePrecision) {
+  const std::string line =
+      "--model gpt2 --ranks 4 --device a100-80gb --micro-batch 1 --sequence 64";
+  EXPECT_EQ(plan_json(line)["settings"]["peak_flops"], 312e12);
+  EXPECT_EQ(plan_json(line + " --precision fp32")["settings"]["peak_flops"], 19.5e12);
 }
 
 TEST(Plan, BadInputNamesOptionValueAndWhatIsAllowed) {
@@ -99,7 +156,7 @@ TEST(Plan, BadInputNamesOptionValueAndWhatIsAllowed) {
       {"--ranks 4", "--params or --model: is missing"},
       {"--params 7.5e9", "--ranks: is missing; allowed: a whole number from 1"},
       {"--params 7e9 --model gpt2 --ranks 4",
-       "--params: '7e9' is not allowed; allowed: only without"},
+       "--params: '7e9' is not allowed; allowed: only without --model"},
       {"--model gpt3 --ranks 4", "--model: 'gpt3' is not allowed; allowed: did you mean gpt2?"},
       {"--model /nowhere/config.json --ranks 4", "--model: '/nowhere/config.json' is not allowed"},
       {"--params 7e9 --ranks 4 --device-memory -32GB", "--device-memory: '-32GB' is not allowed"},
@@ -113,15 +170,26 @@ TEST(Plan, BadInputNamesOptionValueAndWhatIsAllowed) {
       {"--params --ranks 4", "--params: is missing; allowed: a value, N"},
       {"--params 7e9 --ranks 4 --json=yes", "--json: 'yes' is not allowed; allowed: no value"},
       {"--params 7e9 --ranks 4 --json --csv",
-       "--csv: 'true' is not allowed; allowed: only without"},
+       "--csv: 'given' is not allowed; allowed: only without"},
       {"--params 7e9 --ranks 4 --micro-batch 1",
        "--micro-batch: '1' is not allowed; allowed: only "
        "together with --sequence"},
-      {"--params 7e9 --ranks 4 --efficiency 0.5", "only together with --peak-flops|--device"},
+      {"--params 7e9 --ranks 4 --efficiency 0.5", "only together with --micro-batch"},
       {"--params 7e9 --ranks 4 --micro-batch 1 --sequence 8", "--micro-batch: '1' is not allowed"},
       {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 1025",
        "--sequence: '1025' is not allowed; "
        "allowed: 1 to 1024"},
+      {"--model gpt2 --ranks 4 --micro-batch 1 --sequence 8 --efficiency 0.5",
+       "only together with --peak-flops or --device"},
+      {"--params 7e9 --ranks 4 --device-memory 80", "--device-memory: '80' is not allowed"},
+      {"--params 7e9 --ranks 4 --exchange collective", "only together with --dynamic-control-flow"},
+      {"--params 7e9 --ranks 4 --interconnect ib-edr --bandwidth 1GB/s",
+       "--interconnect: 'ib-edr' is not allowed; allowed: only without --bandwidth"},
+      {"--params 7e9 --ranks 4 --device a100-80gb --device-memory 1GB", "only without"},
+      {"--params= --ranks 4", "--params: is missing; allowed: a value, N"},
+      {"--params 1e17 --ranks 4 --accumulation-steps 1000000",
+       "--accumulation-steps: '1000000' is not allowed"},
+      {"--model zero-7.5b --ranks 4 --unit-bytes 1MB", "--unit-bytes: '1MB' is not allowed"},
       {"--params 7e9 --ranks 4 extra", "argument: 'extra' is not allowed"},
       {"tabel1", "shardlight plan: 'tabel1' is not allowed"},
       {"example D", "example: 'D' is not allowed; allowed: one of: A, B, C1, C2"},
@@ -141,6 +209,9 @@ TEST(Plan, FilesAreNamedInFrontOfWhatIsWrongInThem) {
   EXPECT_EQ(missing.code, kExitUsage);
   EXPECT_NE(missing.err.find(config + ": "), std::string::npos) << missing.err;
   EXPECT_NE(missing.err.find("is missing"), std::string::npos) << missing.err;
+  EXPECT_EQ(missing.err.find("shardlight: --model: "), 0U) << missing.err;
+  const Ran part = plan("--model " + written("m-00001-of-00002.safetensors", "") + " --ranks 2");
+  EXPECT_NE(part.err.find("a whole model"), std::string::npos) << part.err;
   const Ran tensors = plan("--model " + written("x.safetensors", "12") + " --ranks 2");
   EXPECT_EQ(tensors.code, kExitUsage);
   EXPECT_NE(tensors.err.find("x.safetensors: header length"), std::string::npos) << tensors.err;
@@ -148,29 +219,57 @@ TEST(Plan, FilesAreNamedInFrontOfWhatIsWrongInThem) {
   EXPECT_NE(folder.err.find("config.json"), std::string::npos) << folder.err;
 }
 
-TEST(Plan, TheThreeFormsHoldTheSameNumbers) {
-  const std::string line = "--model gpt2 --ranks 3 --device-memory 2GB --interconnect ib-edr";
+std::vector<std::string> lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(stream, line);) all.push_back(line);
+  return all;
+}
+
+std::vector<std::string> fields(std::string line) {
+  std::replace(line.begin(), line.end(), ',', ' ');
+  return words(line);
+}
+
+TEST(Plan, CsvHasEveryNumberOfTheStagesInJson) {
+  const std::string line =
+      "--model gpt2 --ranks 3 --device-memory 2GB --interconnect ib-edr --micro-batch 1 --sequence "
+      "8";
   const auto json = plan_json(line);
-  std::istringstream csv(plan(line + " --csv").out);
-  std::string header, row;
-  std::getline(csv, header);
-  std::replace(header.begin(), header.end(), ',', ' ');
-  const std::vector<std::string> keys = words(header);
+  const std::vector<std::string> csv = lines(plan(line + " --csv").out);
+  ASSERT_EQ(csv.size(), 5U);
+  const std::vector<std::string> keys = fields(csv[0]);
   for (int stage = 0; stage < 4; ++stage) {
-    ASSERT_TRUE(std::getline(csv, row));
-    std::istringstream fields(row);
-    for (const std::string& key : keys) {
-      std::string field;
-      std::getline(fields, field, ',');
-      bool found = false;
-      for (const char* table : {"states", "beside", "traffic"}) {
-        const auto& object = json[table][stage];
-        if (!object.contains(key)) continue;
-        found = true;
-        EXPECT_EQ(object[key].is_null() ? "" : object[key].dump(), field) << key;
+    std::map<std::string, std::string> row;
+    const std::vector<std::string> values = fields(csv[stage + 1]);
+    ASSERT_EQ(values.size(), keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) row[keys[i]] = values[i];
+    for (const char* table : {"states", "beside", "traffic"}) {
+      for (const auto& [key, value] : json[table][stage].items()) {
+        EXPECT_EQ(row[key], value.dump()) << key;
       }
-      EXPECT_TRUE(found) << key;
     }
+  }
+}
+
+TEST(Plan, TheTableShowsTheNumbersOfJsonByTheDisplayRule) {
+  const std::string line = "--model gpt2-xl --ranks 3 --device-memory 20GB";
+  const auto json = plan_json(line);
+  const std::vector<std::string> text = lines(plan(line).out);
+  const auto title = std::find_if(text.begin(), text.end(), [](const std::string& candidate) {
+    return candidate.starts_with("Model states per rank, GB");
+  });
+  ASSERT_NE(title, text.end());
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::vector<std::string> row = words(*(title + 2 + stage));
+    const auto shown = [&](const char* key) {
+      const double bytes = json["states"][stage][key];
+      return plan::show_gb(plan::Share(Bytes(static_cast<std::int64_t>(bytes))));
+    };
+    EXPECT_EQ(row, (std::vector<std::string>{
+                       std::to_string(stage), shown("parameters_bytes"), shown("gradients_bytes"),
+                       shown("optimizer_bytes"), shown("total_bytes"),
+                       plan::show_ratio(json["states"][stage]["compression_ratio"]) + "x"}));
   }
 }
 

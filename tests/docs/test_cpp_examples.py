@@ -5,7 +5,11 @@ import re
 import pytest
 import transcripts
 
-PROGRAM = re.compile(r"^```cpp\n((?:(?!```).)*?\bint main\b.*?)^```$", re.MULTILINE | re.DOTALL)
+# A program, and the ```text block after it, which is what it prints.
+PROGRAM = re.compile(
+    r"^```cpp\n((?:(?!```).)*?\bint main\b.*?)^```$(?:[^`]*?^```text\n(.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
 LAYER = re.compile(r'#include "shardlight/(\w+)/')
 
 PROJECT = """
@@ -17,7 +21,8 @@ target_link_libraries(example PRIVATE {libraries})
 """
 
 
-def programs_in(markdown: str) -> list[str]:
+def programs_in(markdown: str) -> list[tuple[str, str]]:
+    """The programs of a page, each with the output that the page promises."""
     return PROGRAM.findall(markdown)
 
 
@@ -35,15 +40,20 @@ PAGES = [*transcripts.pages(["README.md", "docs"])]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_of_the_page_run(page, tmp_path, installed, run):
-    for number, code in enumerate(programs_in(page.read_text())):
+    for number, (code, output) in enumerate(programs_in(page.read_text())):
         folder = tmp_path / str(number)
         folder.mkdir()
-        build_and_run(code, folder, installed, run)
+        assert output, "a program without the text block of what it prints"
+        assert build_and_run(code, folder, installed, run) == output
+
+
+def test_the_readme_has_a_program(root):
+    assert programs_in((root / "README.md").read_text())
 
 
 GOOD = """
 #include <cstdio>
-#include "shardlight/base/quantity.h"
+#include "shardlight/base/parse_quantity.h"
 int main() {
   const auto count = shardlight::parse_count("n", "7.5e9", {0, 10'000'000'000});
   std::printf("%lld", static_cast<long long>(count.value()));
@@ -63,4 +73,6 @@ def test_an_example_that_does_not_build_or_run_fails(mistake, tmp_path, installe
 
 def test_only_whole_programs_are_examples():
     part = "```cpp\nauto x = f();\n```\n"
-    assert programs_in(f"{part}```cpp\n{GOOD}```\n{part}") == [GOOD]
+    text = "It prints:\n\n```text\n7\n```\n"
+    assert programs_in(f"{part}```cpp\n{GOOD}```\n{part}") == [(GOOD, "")]
+    assert programs_in(f"{part}```cpp\n{GOOD}```\n{text}{part}") == [(GOOD, "7\n")]

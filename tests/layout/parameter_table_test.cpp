@@ -53,7 +53,6 @@ TEST(BlockOf, IsThePrefixUpToTheFirstNumber) {
 TEST(DType, NamesGoBothWays) {
   EXPECT_EQ(dtype_from_safetensors("BF16"), DType::kBFloat16);
   EXPECT_EQ(dtype_from_safetensors("bf16"), std::nullopt);
-  EXPECT_EQ(dtype_from_torch("float16"), DType::kFloat16);
   EXPECT_EQ(torch_name(DType::kInt64), "int64");
   EXPECT_EQ(safetensors_name(DType::kFloat8E4M3), "F8_E4M3");
   EXPECT_EQ(bytes_per_element(DType::kFloat64), Bytes(8));

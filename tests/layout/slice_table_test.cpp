@@ -85,11 +85,11 @@ RC_GTEST_PROP(SliceTable, RowsLieWhereTheUnitPutsThem, ()) {
     RC_ASSERT(row.range.size() > Count(0));
     RC_ASSERT(row.slice_offset + row.range.size() <= slice.size());
     // Every cut is a whole number of blocks from the parameter's start.
-    RC_ASSERT(row.range.begin.value() % kBlockElements == 0);
-    RC_ASSERT(row.slice_offset.value() % kBlockElements == 0);
+    RC_ASSERT(row.range.begin.value() % kGrainElements == 0);
+    RC_ASSERT(row.slice_offset.value() % kGrainElements == 0);
     Count offset_in_unit;
-    for (const UnitMember& member : units[row.unit].members) {
-      if (member.parameter == row.parameter) offset_in_unit = member.offset;
+    for (const PlacedParameter& placed : units[row.unit].parameters) {
+      if (placed.parameter == row.parameter) offset_in_unit = placed.offset;
     }
     RC_ASSERT(slice.begin + row.slice_offset == offset_in_unit + row.range.begin);
   }
@@ -104,7 +104,7 @@ RC_GTEST_PROP(SliceTable, SlicesTileTheUnitAndRankZeroHasTheMost, ()) {
     for (std::int64_t member = 0; member < slices.placement().ways; ++member) {
       const ElementRange slice = slices.slice(unit, Rank(member));
       RC_ASSERT(slice.begin == next);
-      RC_ASSERT(slice.size().value() % kBlockElements == 0);
+      RC_ASSERT(slice.size().value() % kGrainElements == 0);
       next = slice.end;
     }
     RC_ASSERT(next == units[unit].elements);

@@ -1,4 +1,5 @@
 #include "shardlight/layout/unit.h"
+#include "shardlight/base/arithmetic.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -32,10 +33,10 @@ ParameterTable gpt(std::int64_t blocks, std::int64_t block_elements) {
 TEST(BuildUnits, ABlockIsAUnitOnceItIsLargeEnough) {
   const auto units = *build_units(gpt(3, 1000), {.bytes_min = Bytes(4000)});
   EXPECT_EQ(names_of(units), (std::vector<std::string>{"wte", "h.0", "h.1", "h.2"}));
-  EXPECT_EQ(units[3].members.size(), 3U);  // the small norm joined the last block
+  EXPECT_EQ(units[3].parameters.size(), 3U);  // the small norm joined the last block
   EXPECT_EQ(units[1].used, Count(1001));
   EXPECT_EQ(units[1].elements, Count(1024 + 64));
-  EXPECT_EQ(units[1].members[1].offset, Count(1024));
+  EXPECT_EQ(units[1].parameters[1].offset, Count(1024));
 }
 
 TEST(BuildUnits, SmallBlocksShareAUnitAndAreNeverSplit) {
@@ -51,7 +52,7 @@ TEST(BuildUnits, DtypesAndFrozenPartsAreApart) {
   ASSERT_TRUE(table.add("h.0.b", {100}));
   const auto units = *build_units(table);
   ASSERT_EQ(units.size(), 3U);
-  EXPECT_EQ(units[0].members.size(), 2U);
+  EXPECT_EQ(units[0].parameters.size(), 2U);
   EXPECT_FALSE(units[1].trainable);
   EXPECT_EQ(units[2].dtype, DType::kBFloat16);
 }
@@ -66,23 +67,43 @@ RC_GTEST_PROP(BuildUnits, EveryParameterOnceAlignedAndOfItsKind, ()) {
   const std::vector<Unit> units = random_units(table);
   std::map<ParameterIndex, int> seen;
   for (const Unit& unit : units) {
-    RC_ASSERT(!unit.members.empty());
+    RC_ASSERT(!unit.parameters.empty());
     Count next, used;
-    for (const UnitMember& member : unit.members) {
-      RC_ASSERT(member.offset == next);
-      RC_ASSERT(member.offset.value() % kBlockElements == 0);
-      RC_ASSERT(member.elements == table[member.parameter].elements);
-      RC_ASSERT(table[member.parameter].options.dtype == unit.dtype);
-      RC_ASSERT(table[member.parameter].options.trainable == unit.trainable);
-      next = Count(round_up((member.offset + member.elements).value(), kBlockElements));
-      used += member.elements;
-      ++seen[member.parameter];
+    for (const PlacedParameter& placed : unit.parameters) {
+      RC_ASSERT(placed.offset == next);
+      RC_ASSERT(placed.offset.value() % kGrainElements == 0);
+      RC_ASSERT(placed.elements == table[placed.parameter].elements);
+      RC_ASSERT(table[placed.parameter].options.dtype == unit.dtype);
+      RC_ASSERT(table[placed.parameter].options.trainable == unit.trainable);
+      next = Count(round_up((placed.offset + placed.elements).value(), kGrainElements));
+      used += placed.elements;
+      ++seen[placed.parameter];
     }
     RC_ASSERT(unit.elements == next);
     RC_ASSERT(unit.used == used);
   }
   RC_ASSERT(seen.size() == table.size());
   for (const auto& [parameter, times] : seen) RC_ASSERT(times == 1);
+}
+
+RC_GTEST_PROP(BuildUnits, ABlockIsNeverSplit, ()) {
+  const auto blocks = *rc::gen::inRange(1, 6);
+  ParameterTable table;
+  for (int i = 0; i < blocks; ++i) {
+    const auto parts = *rc::gen::inRange(1, 5);
+    for (int k = 0; k < parts; ++k) {
+      const auto elements = *rc::gen::inRange<std::int64_t>(0, 3000);
+      RC_ASSERT(table.add("h." + std::to_string(i) + ".p" + std::to_string(k), {elements}));
+    }
+  }
+  std::map<std::string, UnitIndex> unit_of_block;
+  const std::vector<Unit> units = random_units(table);
+  for (UnitIndex unit = 0; unit < units.size(); ++unit) {
+    for (const PlacedParameter& placed : units[unit].parameters) {
+      const std::string block(block_of(table[placed.parameter].name()));
+      RC_ASSERT(unit_of_block.emplace(block, unit).first->second == unit);
+    }
+  }
 }
 
 }  // namespace

@@ -35,7 +35,10 @@ TEST(Display, SmallIsNotShownAsNothing) {
   EXPECT_EQ(show_bytes(Share(Bytes(1'500'000))), "1.5 MB");
   EXPECT_EQ(show_bytes(Share(Bytes(999))), "999 B");
   EXPECT_EQ(show_bytes(Share()), "0 B");
-  EXPECT_EQ(show_bytes(Share(1, 3)), "<0.01 B");
+  EXPECT_EQ(show_bytes(Share(1, 3)), "0.33 B");
+  EXPECT_EQ(show_bytes(Share(12, 64)), "0.19 B");
+  EXPECT_EQ(show_bytes(Share(15, 8)), "1.88 B");
+  EXPECT_EQ(show_bytes(Share(1, 1000)), "<0.01 B");
 }
 
 TEST(Display, CountsSayTheirUnit) {
@@ -58,6 +61,12 @@ TEST(Display, RatiosAndTimes) {
   EXPECT_EQ(show_seconds(Seconds(0.0125)), "12.5 ms");
   EXPECT_EQ(show_seconds(Seconds(1.25)), "1.25 s");
   EXPECT_EQ(show_seconds(Seconds(7200)), "7200 s");
+  EXPECT_EQ(show_seconds(Seconds(0.9996)), "1 s");
+  EXPECT_EQ(show_seconds(Seconds(0)), "0 us");
+  EXPECT_EQ(show_seconds(Seconds(1e-9)), "<0.01 us");
+  EXPECT_EQ(show_seconds(Seconds(2e15)), "2000000000000000 s");
+  EXPECT_EQ(show_ratio(7.99499955), "7.99");
+  EXPECT_EQ(show_ratio(99.95), "100");
 }
 
 RC_GTEST_PROP(Share, AgreesWithWholeNumbersAndAddsUp, ()) {

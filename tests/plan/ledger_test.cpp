@@ -54,10 +54,10 @@ RC_GTEST_PROP(LargestModel, FitsAndOneMoreDoesNot, ()) {
   RC_ASSERT(model_states(most + Count(1), bytes, placements, n).total() > Share(memory));
 }
 
-Traffic traffic(int stage, std::int64_t n, std::int64_t micro_steps, ReduceSetting reduce) {
+Traffic traffic(int stage, std::int64_t n, std::int64_t accumulation_steps, ReduceSetting reduce) {
   const StateBytes bytes = state_bytes(Precision::kMixed, GradientDtype::kFp32, Optimizer::kAdam);
   const auto placements = *layout::placements_of_stage(stage, n);
-  return traffic_of(passes_of_step(placements, bytes, micro_steps, reduce), Count(1000), n);
+  return traffic_of(passes_of_step(placements, bytes, accumulation_steps, reduce), Count(1000), n);
 }
 
 TEST(Traffic, TwoOrThreePassesOfWhichAPartIsOnTheWire) {
@@ -130,7 +130,7 @@ TEST(Sweep, RefusesBeforeTheFirstVisit) {
   const std::vector<int> stages = {0};
   int visits = 0;
   const auto status = sweep({sizes, ranks, stages}, {}, [&](const auto&) { ++visits; });
-  EXPECT_EQ(status.error().field(), "params");
+  EXPECT_EQ(status.error().field(), "parameters");
   EXPECT_EQ(visits, 0);
 }
 

@@ -81,11 +81,11 @@ TEST(Planner, ResidualsByHand) {
   const Count padded(8000 + 2 * (832 + 64));
   const Count slice(2688 + 320 + 320);  // a third of each, in whole blocks
   const Residuals& zero = plan.stages[0].residuals;
-  EXPECT_EQ(zero.padding, Bytes(16 * (padded.value() - 9616)));
+  EXPECT_EQ(zero.padding, Share(Bytes(16 * (padded.value() - 9616))));
   EXPECT_EQ(zero.gathered_units, Bytes(0));
   EXPECT_EQ(zero.buckets, Bytes(0));
   const Residuals& three = plan.stages[3].residuals;
-  EXPECT_EQ(three.padding, Bytes(16 * slice.value() - 16 * 9616 / 3));
+  EXPECT_EQ(three.padding, Share(Bytes(16 * slice.value())) - Share(16 * 9616, 3));
   EXPECT_EQ(three.gathered_units, Bytes(2 * (8000 + 896)));  // wte and its neighbour
   EXPECT_EQ(three.buckets, Bytes(2 * (8000 + 896)));
   EXPECT_EQ(plan.stages[2].residuals.gathered_units, Bytes(0));
@@ -97,10 +97,11 @@ TEST(Planner, ThePeakIsTheSumOfItsLines) {
   request.batch = Batch{.micro_batch = 2, .sequence = 16};
   const Plan plan = *make_plan(request);
   for (const StagePlan& stage : plan.stages) {
-    const Bytes beside = *stage.residuals.padding + *stage.residuals.gathered_units +
-                         *stage.residuals.buckets + stage.residuals.unreduced_gradients +
-                         plan.activations->kept() + plan.activations->temporary();
-    EXPECT_EQ(stage.peak, stage.states.total() + Share(beside)) << stage.stage;
+    const Bytes beside = *stage.residuals.gathered_units + *stage.residuals.buckets +
+                         stage.residuals.unreduced_gradients + plan.activations->kept() +
+                         *plan.activations->temporary();
+    EXPECT_EQ(stage.peak, stage.states.total() + *stage.residuals.padding + Share(beside));
+    EXPECT_TRUE(stage.peak.whole());  // what a rank holds is whole bytes
   }
 }
 
@@ -156,19 +157,63 @@ TEST(Planner, AMixtureOfExpertsComputesWithSomeOfItsParameters) {
   EXPECT_EQ(active_parameters(dense), dense.parameters);
 }
 
+TEST(Planner, HoldsAtTheLargestEverything) {
+  const Model huge{.parameters = Count(kMaxParameters)};
+  for (const std::int64_t ranks : {std::int64_t{1}, std::int64_t{3}, layout::kMaxRanks}) {
+    const Plan plan = *make_plan({.model = huge, .ranks = ranks, .accumulation_steps = 4});
+    EXPECT_EQ(plan.stages[3].states.total(), Share(WideInteger{16} * kMaxParameters, ranks));
+    EXPECT_EQ(plan.stages[0].traffic.bytes, Share(Bytes(kMaxParameters * 4)));
+  }
+  const auto too_much = make_plan({.model = huge, .ranks = 4, .accumulation_steps = 1'000'000});
+  EXPECT_EQ(too_much.error().field(), "accumulation_steps");
+  // Padding is arithmetic, not a table of a million slices.
+  PlanRequest request{.model = *builtin_model("llama-3-70b"), .ranks = layout::kMaxRanks};
+  EXPECT_TRUE(make_plan(request)->stages[3].residuals.padding.has_value());
+}
+
+TEST(Planner, WithOneRankAllStagesAreTheSameRow) {
+  PlanRequest request = small_request();
+  request.ranks = 1;
+  const Plan plan = *make_plan(request);
+  for (const StagePlan& stage : plan.stages) {
+    EXPECT_EQ(stage.states.total(), plan.stages[0].states.total());
+    EXPECT_EQ(stage.peak, plan.stages[0].peak);
+    EXPECT_EQ(stage.traffic.elements_per_parameter, 2);
+    EXPECT_EQ(stage.traffic.bytes_on_wire, Share());
+  }
+}
+
+TEST(Planner, WhatARuleDoesNotKnowIsNotZero) {
+  PlanRequest request = small_request();
+  request.batch = Batch{.micro_batch = 2, .sequence = 16};
+  EXPECT_TRUE(make_plan(request)->peaks_complete());
+  request.activation_rule = ActivationRule::kZero;
+  EXPECT_EQ(make_plan(request)->activations->temporary(), std::nullopt);
+  EXPECT_FALSE(make_plan(request)->peaks_complete());
+}
+
+TEST(Planner, Gpt2OfThePaper) {
+  // 24 GB of model states, 3 GB of them the 16-bit weights (the paper, section 3.1).
+  const Plan plan = *make_plan({.model = {.parameters = Count(1'500'000'000)}});
+  EXPECT_EQ(show_gb(plan.stages[0].states.total()), "24");
+  EXPECT_EQ(show_gb(plan.stages[0].states.parameters), "3");
+}
+
 TEST(Planner, RefusesByField) {
   const auto field_of = [](PlanRequest request) {
     return make_plan(std::move(request)).error().field();
   };
   const Model count{.parameters = Count(1000)};
-  EXPECT_EQ(field_of({.model = {.parameters = Count(0)}}), "params");
-  EXPECT_EQ(field_of({.model = {.parameters = Count(kMaxParameters + 1)}}), "params");
+  EXPECT_EQ(field_of({.model = {.parameters = Count(0)}}), "parameters");
+  EXPECT_EQ(field_of({.model = {.parameters = Count(kMaxParameters + 1)}}), "parameters");
   EXPECT_EQ(field_of({.model = count, .ranks = 0}), "ranks");
   EXPECT_EQ(field_of({.model = count, .accumulation_steps = 0}), "accumulation_steps");
   EXPECT_EQ(field_of({.model = count, .batch = Batch{}}), "micro_batch");
   EXPECT_EQ(field_of({.model = count, .device_memory = Bytes(0)}), "device_memory");
   EXPECT_EQ(field_of({.model = count, .compute = Compute{.peak_flops = 1}}), "peak_flops");
   EXPECT_EQ(field_of({.model = small_model(), .unit_bytes = Bytes(-1)}), "unit_bytes");
+  EXPECT_EQ(field_of({.model = count, .unit_bytes = Bytes(1)}), "unit_bytes");
+  EXPECT_EQ(field_of({.model = count, .interconnect = Interconnect{}}), "bytes_per_second");
   EXPECT_EQ(field_of({.model = small_model(), .batch = Batch{.sequence = 65}}), "sequence");
   EXPECT_EQ(field_of({.model = small_model(), .batch = Batch{}, .compute = Compute{1, 1.5}}),
             "efficiency");

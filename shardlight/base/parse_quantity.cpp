@@ -1,4 +1,4 @@
-#include "shardlight/base/quantity.h"
+#include "shardlight/base/parse_quantity.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,12 @@
 #include <optional>
 #include <span>
 
+#include "shardlight/base/arithmetic.h"
+
 namespace shardlight {
 namespace {
 
+constexpr int kMaxExponent = 30;
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 struct Suffix {
@@ -19,22 +22,26 @@ struct Suffix {
   std::int64_t factor;
 };
 
-constexpr std::array<Suffix, 6> kCountSuffixes = {{{"", 1},
-                                                   {"K", 1'000},
-                                                   {"M", 1'000'000},
-                                                   {"B", 1'000'000'000},
-                                                   {"G", 1'000'000'000},
-                                                   {"T", 1'000'000'000'000}}};
-constexpr std::array<Suffix, 10> kByteSuffixes = {{{"", 1},
-                                                   {"B", 1},
-                                                   {"kB", 1'000},
-                                                   {"MB", 1'000'000},
-                                                   {"GB", 1'000'000'000},
-                                                   {"TB", 1'000'000'000'000},
-                                                   {"KiB", std::int64_t{1} << 10},
-                                                   {"MiB", std::int64_t{1} << 20},
-                                                   {"GiB", std::int64_t{1} << 30},
-                                                   {"TiB", std::int64_t{1} << 40}}};
+constexpr std::array<Suffix, 11> kCountSuffixes = {{{"", 1},
+                                                    {"k", 1'000},
+                                                    {"m", 1'000'000},
+                                                    {"b", 1'000'000'000},
+                                                    {"g", 1'000'000'000},
+                                                    {"t", 1'000'000'000'000},
+                                                    {"K", 1'000},
+                                                    {"M", 1'000'000},
+                                                    {"B", 1'000'000'000},
+                                                    {"G", 1'000'000'000},
+                                                    {"T", 1'000'000'000'000}}};
+constexpr std::array<Suffix, 9> kByteSuffixes = {{{"B", 1},
+                                                  {"kB", 1'000},
+                                                  {"MB", 1'000'000},
+                                                  {"GB", 1'000'000'000},
+                                                  {"TB", 1'000'000'000'000},
+                                                  {"KiB", std::int64_t{1} << 10},
+                                                  {"MiB", std::int64_t{1} << 20},
+                                                  {"GiB", std::int64_t{1} << 30},
+                                                  {"TiB", std::int64_t{1} << 40}}};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -53,28 +60,41 @@ bool push_digit(std::int64_t& digits, char c) {
   return sum.has_value();
 }
 
+// The exponent after an e: its value, and how many characters it took; nothing if it is none.
+std::optional<std::pair<int, std::size_t>> read_exponent(std::string_view text) {
+  const bool plus = text.starts_with('+');
+  const std::string_view number = text.substr(plus ? 1 : 0);
+  if (number.empty() || (!is_digit(number[0]) && (plus || number[0] != '-'))) return std::nullopt;
+  int power = 0;
+  const auto [stop, code] = std::from_chars(number.data(), number.data() + number.size(), power);
+  if (code != std::errc() || power > kMaxExponent || power < -kMaxExponent) return std::nullopt;
+  return std::pair(power, static_cast<std::size_t>(stop - text.data()));
+}
+
 std::optional<Decimal> read_decimal(std::string_view text) {
   Decimal decimal;
   std::size_t at = 0;
-  std::size_t seen = 0;
-  for (; at < text.size() && is_digit(text[at]); ++at, ++seen) {
-    if (!push_digit(decimal.digits, text[at])) return std::nullopt;
-  }
-  if (at < text.size() && text[at] == '.') {
-    for (++at; at < text.size() && is_digit(text[at]); ++at, ++seen) {
-      if (!push_digit(decimal.digits, text[at])) return std::nullopt;
-      --decimal.exponent;
+  bool fraction = false, seen = false, full = false;
+  for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !fraction)); ++at) {
+    if (text[at] == '.') {
+      fraction = true;
+      continue;
     }
+    seen = true;
+    if (!full && push_digit(decimal.digits, text[at])) {
+      decimal.exponent -= fraction ? 1 : 0;
+      continue;
+    }
+    // No room for more digits: zeros at the end of a fraction may go, nothing else.
+    full = true;
+    if (!fraction || text[at] != '0') return std::nullopt;
   }
-  if (seen == 0) return std::nullopt;
+  if (!seen) return std::nullopt;
   if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
-    const std::size_t sign = at + 1 < text.size() && text[at + 1] == '+' ? 1 : 0;
-    int power = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, code] = std::from_chars(text.data() + at + 1 + sign, end, power);
-    if (code != std::errc() || power > 30 || power < -30) return std::nullopt;
-    decimal.exponent += power;
-    at = static_cast<std::size_t>(stop - text.data());
+    const auto exponent = read_exponent(text.substr(at + 1));
+    if (!exponent) return std::nullopt;
+    decimal.exponent += exponent->first;
+    at += 1 + exponent->second;
   }
   decimal.rest = text.substr(at);
   return decimal;
@@ -130,7 +150,7 @@ Result<std::int64_t> parse_count(const std::string& field, std::string_view text
   if (!value || *value < range.min || *value > range.max) {
     return user_error(field, std::string(text),
                       fmt::format("a whole number from {} to {}, as in 512, 7.5e9 or 7.5B "
-                                  "(suffixes K, M, B, T)",
+                                  "(suffixes K, M, B or G, T)",
                                   range.min, range.max));
   }
   return *value;
@@ -141,7 +161,8 @@ Result<Bytes> parse_bytes(const std::string& field, std::string_view text, Integ
   if (!value || *value < range.min || *value > range.max) {
     return user_error(
         field, std::string(text),
-        fmt::format("{} bytes or more, as in 32GB (10^9) or 80GiB (2^30)", range.min));
+        fmt::format("{} to {} bytes with their unit, as in 32GB (10^9) or 80GiB (2^30)", range.min,
+                    range.max));
   }
   return Bytes(*value);
 }
@@ -151,7 +172,8 @@ Result<std::int64_t> parse_bytes_per_second(const std::string& field, std::strin
   if (amount.ends_with("/s")) amount.remove_suffix(2);
   const auto value = read_whole(amount, kByteSuffixes);
   if (!value || *value < 1 || *value > kMax) {
-    return user_error(field, std::string(text), "more than 0 bytes a second, as in 12.5GB/s");
+    return user_error(field, std::string(text),
+                      "a whole number of bytes a second, 1 to 2^63 - 1, as in 12.5GB/s");
   }
   return *value;
 }
