@@ -9,11 +9,20 @@ get_property(libraries GLOBAL PROPERTY SHARDLIGHT_LIBRARIES)
 install(TARGETS ${libraries} EXPORT shardlightTargets)
 install(EXPORT shardlightTargets NAMESPACE shardlight:: DESTINATION ${package_dir})
 install(TARGETS shardlight)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(library IN LISTS libraries)
   get_target_property(folder ${library} SOURCE_DIR)
   get_target_property(layer ${library} EXPORT_NAME)
-  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardlight/${layer}
-          FILES_MATCHING PATTERN "*.h")
+  # Headers that say "Internal to" in their first lines are not for others.
+  file(GLOB_RECURSE headers RELATIVE ${folder} CONFIGURE_DEPENDS ${folder}/*.h)
+  foreach(header IN LISTS headers)
+    file(STRINGS ${folder}/${header} internal LIMIT_INPUT 800 REGEX "Internal to")
+    get_filename_component(subfolder ${header} DIRECTORY)
+    if(NOT internal)
+      install(FILES ${folder}/${header}
+              DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardlight/${layer}/${subfolder})
+    endif()
+  endforeach()
 endforeach()
 
 configure_package_config_file(cmake/shardlightConfig.cmake.in shardlightConfig.cmake

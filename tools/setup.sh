@@ -47,27 +47,36 @@ install_packages() {
   "${apt[@]}" install --no-install-recommends "${missing[@]}" 9<&-
 }
 
-# The stamp is written last and taken away first, so an interrupted set-up leaves none. Without one
-# .venv cannot be trusted (pip believes a half-unpacked package), and is made anew.
+# The stamp in .venv says which list it was made from, or "unfinished" from the first change to the
+# last. An unfinished .venv cannot be trusted (pip believes a half-unpacked package) and is emptied.
+# One without a stamp, or behind a link, is not ours to empty.
 install_venv() {
-  local stamp=.venv/shardlight-setup key
+  local stamp=.venv/shardlight-setup key was=unfinished
   key="$(sha256sum tools/requirements.txt) in $PWD"
-  [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$key" ]] && return 0
-
-  if ! [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == *" in $PWD" ]]; then
-    local python=${PYTHON:-python3}
-    command -v "$python" >/dev/null || fail "no $python; PYTHON=… names another interpreter"
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-      fail "Python 3.11 or newer is needed, and $python is $("$python" -V 2>&1);" \
-        "PYTHON=… names another interpreter"
-    echo "set-up: making .venv with $("$python" -V)"
-    "$python" -m venv --clear .venv
+  [[ -x .venv/bin/python && -f $stamp ]] && was=$(<"$stamp")
+  if [[ -L .venv ]] || { [[ -e .venv && ! -f $stamp ]] && ! rmdir .venv 2>/dev/null; }; then
+    fail ".venv was not made by tools/setup.sh; move it away"
   fi
-  rm -f "$stamp"
+  [[ $was == "$key" ]] && return 0
+
+  mkdir -p .venv
+  echo unfinished >"$stamp"
+  [[ $was == *" in $PWD" ]] || make_venv
   .venv/bin/python -m pip install --disable-pip-version-check --quiet --requirement \
     tools/requirements.txt
-  printf '%s\n' "$key" >"$stamp.new"
+  echo "$key" >"$stamp.new"
   mv "$stamp.new" "$stamp"
+}
+
+make_venv() {
+  local python=${PYTHON:-python3}
+  command -v "$python" >/dev/null || fail "no $python; PYTHON=… names another interpreter"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "Python 3.11 or newer is needed, and $python is $("$python" -V 2>&1);" \
+      "PYTHON=… names another interpreter"
+  echo "set-up: making .venv with $("$python" -V)"
+  find .venv -mindepth 1 -maxdepth 1 ! -name shardlight-setup -exec rm -rf {} +
+  "$python" -m venv .venv
 }
 
 install_packages

@@ -27,13 +27,21 @@ def test_the_installed_program_runs(installed, run, root):
     assert version in run(installed / "bin/shardlight", "--version")
 
 
-def test_every_installed_header_compiles_outside_the_tree(installed, run, tmp_path):
+def test_every_installed_header_compiles_outside_the_tree(installed, run, tmp_path, tier):
     include = installed / "include"
     headers = sorted(path.relative_to(include) for path in include.rglob("*.h"))
     assert headers
-    source = tmp_path / "headers.cpp"
-    source.write_text("".join(f'#include "{header}"\n' for header in headers))
-    run("g++", "-std=c++20", "-fsyntax-only", "-I", include, source)
+    together = "".join(f'#include "{header}"\n' for header in headers)
+    alone = [f'#include "{header}"\n' for header in headers]
+    for number, text in enumerate([together] if tier == "quick" else alone):
+        source = tmp_path / f"{number}.cpp"
+        source.write_text(text)
+        run("g++", "-std=c++20", "-fsyntax-only", "-I", include, source)
+
+
+def test_internal_headers_stay_at_home(installed):
+    assert not list(installed.rglob("hf_values.h"))
+    assert list(installed.rglob("hf_config.h"))
 
 
 def test_the_sources_of_the_tree_are_not_named_in_the_package(installed, root):

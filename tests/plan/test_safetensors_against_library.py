@@ -77,7 +77,7 @@ def test_safetensors_files(dump, tmp_path, tier):
         check_safetensors(dump, path, tensors)
 
 
-ENTRY = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+ENTRY = {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}
 # The bytes of a header, and those of the data after it.
 HEADERS = {
     "good": (json.dumps({"a": ENTRY}), 4),
