@@ -1,0 +1,70 @@
+#include "shardlight/comm/shared/shared_layout.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace shardlight::comm {
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kWord = sizeof(Word);
+
+std::string described(const UnitSpec& unit) {
+  std::string text = fmt::format("{} {} {} {}", unit.name, static_cast<int>(unit.dtype),
+                                 text_of(unit.order), unit.reduces);
+  for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t hash_of_text(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  }
+  return hash;
+}
+
+Status check_shared_world(std::int64_t world) {
+  if (world >= 1 && world <= kMaxSharedRanks) return {};
+  return user_error("world", fmt::to_string(world),
+                    fmt::format("1 to {} ranks that share memory", kMaxSharedRanks));
+}
+
+SharedLayout::SharedLayout(const std::vector<UnitSpec>& units, std::int64_t world) : world_(world) {
+  take(sizeof(Control), kPage);
+  mailboxes_ = take(static_cast<std::int64_t>(sizeof(Mailbox)) * world * world, kPage);
+  std::string text = fmt::format("{}", world);
+  for (const UnitSpec& unit : units) {
+    UnitPlaces places;
+    places.versions = take(kWord * world, kLine);
+    places.released = take(kWord * world, kLine);
+    places.shards = take(unit.bytes().value(), kPage);
+    if (unit.reduces) {
+      places.chunks = divide_up(unit.elements().value(), kChunkElements);
+      places.buffers = reduce_buffers(unit.order, world);
+      places.done = take(kWord * places.chunks * world, kLine);
+      places.filled = take(4 * places.chunks * places.buffers, kLine);
+      places.sums = take(4 * unit.elements().value() * places.buffers, kPage);
+    }
+    places_.push_back(places);
+    text += "\n" + described(unit);
+  }
+  size_ = round_up(size_, kPage);
+  fingerprint_ = hash_of_text(text);
+}
+
+std::int64_t SharedLayout::mailbox(std::int64_t from, std::int64_t to) const {
+  return mailboxes_ + static_cast<std::int64_t>(sizeof(Mailbox)) * (from * world_ + to);
+}
+
+std::int64_t SharedLayout::take(std::int64_t bytes, std::int64_t alignment) {
+  const std::int64_t begin = round_up(size_, alignment);
+  size_ = begin + bytes;
+  return begin;
+}
+
+}  // namespace shardlight::comm

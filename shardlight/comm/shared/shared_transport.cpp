@@ -1,0 +1,250 @@
+#include "shardlight/comm/shared/shared_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "shardlight/comm/shared/shared_call.h"
+#include "shardlight/comm/sum.h"
+
+namespace shardlight::comm {
+namespace {
+
+// Where every rank has a core, whoever is waited for is running: a short pause is cheapest.
+int spins_for(std::int64_t world) {
+  constexpr int kSpins = 200;
+  return world <= static_cast<std::int64_t>(std::thread::hardware_concurrency()) ? kSpins : 0;
+}
+
+}  // namespace
+
+SharedTransport::SharedTransport(std::shared_ptr<Segment> segment, std::vector<UnitSpec> units,
+                                 Rank rank, std::int64_t world, std::unique_ptr<Peers> peers)
+    : segment_(std::move(segment)),
+      units_(std::move(units)),
+      rank_(rank),
+      world_(world),
+      peers_(std::move(peers)),
+      layout_(units_, world),
+      spins_(spins_for(world)),
+      fresh_round_(units_.size(), 0) {
+  for (const UnitSpec& unit : units_) steps_.push_back(reduce_steps(unit.order, world, rank));
+  record(rank_).state.store(static_cast<std::uint32_t>(RankState::kActive),
+                            std::memory_order_release);
+}
+
+SharedTransport::~SharedTransport() {
+  record(rank_).state.store(static_cast<std::uint32_t>(RankState::kLeft),
+                            std::memory_order_release);
+}
+
+Status SharedTransport::check_unit(UnitId unit) const {
+  if (unit < units_.size()) return {};
+  return user_error("unit", fmt::to_string(unit), fmt::format("below {}", units_.size()));
+}
+
+Status SharedTransport::check_rank(const char* field, Rank rank) const {
+  if (rank >= Rank(0) && rank < Rank(world_)) return {};
+  return user_error(field, fmt::to_string(rank.value()), fmt::format("0 to {}", world_ - 1));
+}
+
+Status SharedTransport::check_peer(const char* field, Rank peer) const {
+  if (peer != rank_) return check_rank(field, peer);
+  return user_error(field, fmt::to_string(peer.value()), "another rank");
+}
+
+Operation SharedTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) const {
+  return {.kind = kind, .unit = units_[unit].name, .bytes = bytes};
+}
+
+std::span<std::byte> SharedTransport::shard(UnitId unit) {
+  const UnitSpec& spec = units_[unit];
+  const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
+  return {at<std::byte>(layout_.places(unit).shards) + spec.slice_begin(rank_).value() * each,
+          static_cast<std::size_t>(spec.slices[rank_.value()].value() * each)};
+}
+
+Status SharedTransport::publish(UnitId unit, std::int64_t version) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
+  word(layout_.places(unit).versions, rank_.value()).store(static_cast<std::uint32_t>(version));
+  return {};
+}
+
+Status SharedTransport::await_slice(UnitId unit, std::int64_t version, Rank owner, Call& call) {
+  if (units_[unit].slices[owner.value()] == Count(0)) return {};
+  return await(word(layout_.places(unit).versions, owner.value()),
+               static_cast<std::uint32_t>(version), owner, call);
+}
+
+Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
+                               Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  const UnitSpec& spec = units_[unit];
+  if (target.size() != static_cast<std::size_t>(spec.bytes().value())) {
+    return user_error("target", fmt::format("{} bytes", target.size()),
+                      fmt::format("the unit's {}", spec.bytes().value()));
+  }
+  Call call(record(rank_), operation(OperationKind::kGather, unit, spec.bytes()),
+            static_cast<std::uint32_t>(unit + 1), deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
+  const auto* shards = at<std::byte>(layout_.places(unit).shards);
+  // Each rank begins with its own slice, so that they do not all read the same one.
+  for (std::int64_t i = 0; i < world_; ++i) {
+    const Rank owner((rank_.value() + i) % world_);
+    SHARDLIGHT_TRY_STATUS(await_slice(unit, version, owner, call));
+    const std::int64_t begin = spec.slice_begin(owner).value() * each;
+    const std::int64_t bytes = spec.slices[owner.value()].value() * each;
+    copy_bytes(target.data() + begin, shards + begin, bytes);
+    if (owner != rank_) bytes_gathered_ += bytes;
+  }
+  return {};
+}
+
+Result<std::span<const std::byte>> SharedTransport::view(UnitId unit, std::int64_t version,
+                                                         Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  Call call(record(rank_), operation(OperationKind::kGather, unit, units_[unit].bytes()),
+            static_cast<std::uint32_t>(unit + 1), deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  for (std::int64_t owner = 0; owner < world_; ++owner) {
+    SHARDLIGHT_TRY_STATUS(await_slice(unit, version, Rank(owner), call));
+  }
+  return std::span<const std::byte>(at<std::byte>(layout_.places(unit).shards),
+                                    static_cast<std::size_t>(units_[unit].bytes().value()));
+}
+
+Status SharedTransport::enter_barrier(Call& call) {
+  const std::uint32_t generation = control().barrier_generation.load();
+  record(rank_).arrivals.add(1);
+  const std::uint32_t arrived = control().barrier_arrived.add(1);
+  if (arrived == static_cast<std::uint32_t>(world_)) {
+    // Nobody arrives again before the generation has moved on.
+    control().barrier_arrived.store(0);
+    control().barrier_generation.store(generation + 1);
+    return {};
+  }
+  return await(control().barrier_generation, generation + 1, std::nullopt, call);
+}
+
+Status SharedTransport::barrier(Deadline deadline) {
+  Call call(record(rank_), {.kind = OperationKind::kBarrier}, 0, deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  return enter_barrier(call);
+}
+
+Status SharedTransport::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
+  if (values.size() > kMaxAllReduce) {
+    return user_error("values", fmt::format("{} numbers", values.size()),
+                      fmt::format("at most {}", kMaxAllReduce));
+  }
+  Call call(record(rank_),
+            {.kind = OperationKind::kAllReduce,
+             .bytes = Bytes(static_cast<std::int64_t>(values.size_bytes()))},
+            0, deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  // Two sets in turn: whoever writes a set again has passed a barrier that all its readers entered
+  // after they had read it.
+  auto& contributions = control().all_reduce[all_reduces_++ % 2];
+  std::copy(values.begin(), values.end(), contributions[rank_.value()]);
+  SHARDLIGHT_TRY_STATUS(enter_barrier(call));
+  std::copy_n(contributions[0], values.size(), values.begin());
+  for (std::int64_t other = 1; other < world_; ++other) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double value = contributions[other][i];
+      values[i] = combine == Combine::kSum ? values[i] + value : std::max(values[i], value);
+    }
+  }
+  return {};
+}
+
+Status SharedTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_rank("root", root));
+  Call call(
+      record(rank_),
+      {.kind = OperationKind::kBroadcast, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))},
+      0, deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kBroadcastBytes) {
+    const std::size_t size = std::min<std::size_t>(kBroadcastBytes, bytes.size() - begin);
+    std::byte* buffer = control().broadcast[broadcast_chunks_++ % 2];  // in turn, as above
+    if (rank_ == root) std::memcpy(buffer, bytes.data() + begin, size);
+    SHARDLIGHT_TRY_STATUS(enter_barrier(call));
+    if (rank_ != root) std::memcpy(bytes.data() + begin, buffer, size);
+  }
+  return {};
+}
+
+Status SharedTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
+  Call call(record(rank_),
+            {.kind = OperationKind::kSend, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))},
+            0, deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  auto& box = *at<Mailbox>(layout_.mailbox(rank_.value(), to.value()));
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
+    SHARDLIGHT_TRY_STATUS(await(box.taken, box.sent.load(), to, call));
+    std::memcpy(box.bytes, bytes.data() + begin,
+                std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
+    box.sent.add(1);
+  }
+  return {};
+}
+
+Status SharedTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
+  Call call(
+      record(rank_),
+      {.kind = OperationKind::kReceive, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))}, 0,
+      deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  auto& box = *at<Mailbox>(layout_.mailbox(from.value(), rank_.value()));
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
+    SHARDLIGHT_TRY_STATUS(await(box.sent, box.taken.load() + 1, from, call));
+    std::memcpy(bytes.data() + begin, box.bytes,
+                std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
+    box.taken.add(1);
+  }
+  return {};
+}
+
+TrafficCount SharedTransport::traffic() const {
+  return {.gathered = Bytes(bytes_gathered_.load()), .reduced = Bytes(bytes_reduced_.load())};
+}
+
+void SharedTransport::populate_own() const {
+  for (UnitId unit = 0; unit < units_.size(); ++unit) {
+    const UnitSpec& spec = units_[unit];
+    const UnitPlaces& places = layout_.places(unit);
+    const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
+    const std::int64_t begin = spec.slice_begin(rank_).value();
+    const std::int64_t elements = spec.slices[rank_.value()].value();
+    segment_->populate(Bytes(places.shards + begin * each), Bytes(elements * each));
+    for (int buffer = 0; buffer < places.buffers; ++buffer) {
+      const std::int64_t sums = places.sums + 4 * (buffer * spec.elements().value() + begin);
+      segment_->populate(Bytes(sums), Bytes(4 * elements));
+    }
+  }
+}
+
+void SharedTransport::populate_all() const {
+  for (UnitId unit = 0; unit < units_.size(); ++unit) {
+    const UnitPlaces& places = layout_.places(unit);
+    segment_->populate(Bytes(places.shards), units_[unit].bytes());
+    segment_->populate(Bytes(places.sums),
+                       Bytes(4 * units_[unit].elements().value() * places.buffers));
+  }
+}
+
+Status SharedTransport::meet(Deadline deadline) {
+  populate_own();
+  Call call(record(rank_), {.kind = OperationKind::kConnect}, 0, deadline);
+  SHARDLIGHT_TRY_STATUS(enter_barrier(call));
+  populate_all();
+  return {};
+}
+
+}  // namespace shardlight::comm

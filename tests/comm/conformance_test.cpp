@@ -1,0 +1,185 @@
+// The suite that every transport passes, the same cases for each.
+#include <gmock/gmock.h>
+
+#include "tests/comm/training_steps.h"
+#include "tests/comm/worlds.h"
+
+namespace shardlight::comm {
+namespace {
+
+using testing::Each;
+using testing::IsEmpty;
+
+class Conformance : public testing::TestWithParam<WorldCase> {
+ protected:
+  static std::int64_t ranks() { return GetParam().ranks; }
+  static std::vector<std::string> run(const std::vector<UnitSpec>& units, const RankBody& body) {
+    return run_world(GetParam(), units, body);
+  }
+  static std::vector<UnitSpec> one_unit() { return {unit_of("u", 10, ranks())}; }
+};
+
+// Where there is somebody to send to; and where the memory of a small machine is enough.
+class ConformanceOfPairs : public Conformance {};
+class ConformanceOfLargeUnits : public Conformance {};
+
+std::byte byte_at(std::size_t index, std::int64_t key) {
+  return static_cast<std::byte>((index * 31 + index / 1000 + static_cast<std::size_t>(key) * 7) &
+                                0xff);
+}
+
+std::vector<std::byte> message(std::size_t size, std::int64_t key) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = byte_at(i, key);
+  return bytes;
+}
+
+TEST_P(Conformance, TrainingStepsGiveTheReferencesBits) {
+  const TrainingSteps steps{.steps = ranks() > 8 ? 2 : 4, .rounds = 3};
+  EXPECT_THAT(
+      run(units_of_all_shapes(ranks()), [&](Transport& transport) { return steps.run(transport); }),
+      Each(IsEmpty()));
+}
+
+TEST_P(ConformanceOfLargeUnits, AUnitOf64MiBGivesTheReferencesBits) {
+  std::vector<UnitSpec> units = {unit_of("large", std::int64_t{16} << 20, ranks())};
+  units[0].order.kind = ReduceOrderKind::kTree;
+  const TrainingSteps steps{.steps = 1, .rounds = 1, .lanes = 1};
+  EXPECT_THAT(run(units, [&](Transport& transport) { return steps.run(transport); }),
+              Each(IsEmpty()));
+}
+
+TEST_P(Conformance, AllReduceAddsByRankAndGivesAllTheSameBits) {
+  const auto value = [](std::int64_t rank, std::size_t i, int call) {
+    return 0.1 * static_cast<double>(rank + 1) + 1e9 * static_cast<double>((rank + call) % 3) +
+           static_cast<double>(i);
+  };
+  EXPECT_THAT(run(one_unit(),
+                  [&](Transport& transport) -> std::string {
+                    for (int call = 0; call < 50; ++call) {
+                      const std::size_t size = call % 2 == 0 ? 3 : Transport::kMaxAllReduce;
+                      std::vector<double> values(size), sum(size), max(size);
+                      for (std::size_t i = 0; i < size; ++i) {
+                        values[i] = value(transport.rank().value(), i, call);
+                        sum[i] = max[i] = value(0, i, call);
+                        for (std::int64_t rank = 1; rank < ranks(); ++rank) {
+                          sum[i] += value(rank, i, call);
+                          max[i] = std::max(max[i], value(rank, i, call));
+                        }
+                      }
+                      std::vector<double> other = values;
+                      SHARDLIGHT_SAY(transport.all_reduce(values, Combine::kSum, ample()));
+                      SHARDLIGHT_SAY(transport.all_reduce(other, Combine::kMax, ample()));
+                      if (values != sum) return "the sum differs";
+                      if (other != max) return "the maximum differs";
+                    }
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
+TEST_P(Conformance, BroadcastReachesAllFromAnyRoot) {
+  EXPECT_THAT(run(one_unit(),
+                  [&](Transport& transport) -> std::string {
+                    for (std::int64_t root = 0; root < ranks(); ++root) {
+                      for (const std::size_t size : {0, 1, 1000, 262'144, 1'000'001}) {
+                        const auto wanted = message(size, root);
+                        auto bytes = transport.rank() == Rank(root)
+                                         ? wanted
+                                         : std::vector<std::byte>(size, std::byte{1});
+                        SHARDLIGHT_SAY(transport.broadcast(bytes, Rank(root), ample()));
+                        if (bytes != wanted) return "the broadcast differs";
+                      }
+                      if (ranks() > 8) root += 20;
+                    }
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
+TEST_P(Conformance, NobodyPassesABarrierBeforeAllHaveCome) {
+  EXPECT_THAT(run(one_unit(),
+                  [&](Transport& transport) -> std::string {
+                    // A version that is there already is gathered at once, one that is not fails.
+                    std::vector<std::byte> whole(40);
+                    for (int i = 1; i <= 200; ++i) {
+                      SHARDLIGHT_SAY(transport.publish(0, i));
+                      SHARDLIGHT_SAY(transport.barrier(ample()));
+                      SHARDLIGHT_SAY(transport.gather(0, i, whole, Deadline(Seconds(1e-9))));
+                    }
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
+TEST_P(ConformanceOfPairs, MessagesArriveWholeAndInOrderBothWays) {
+  EXPECT_THAT(run(one_unit(),
+                  [&](Transport& transport) -> std::string {
+                    const std::int64_t rank = transport.rank().value();
+                    const std::int64_t other = rank ^ 1;
+                    if (other >= ranks()) return "";
+                    const std::vector<std::size_t> sizes = {1, 0, 65'536, 65'537, 1'000'001};
+                    for (int turn = 0; turn < 2; ++turn) {
+                      const bool sends = (rank < other) == (turn == 0);
+                      for (const std::size_t size : sizes) {
+                        const auto sent = message(size, turn);
+                        std::vector<std::byte> got(size);
+                        if (sends) {
+                          SHARDLIGHT_SAY(transport.send(sent, Rank(other), ample()));
+                        } else {
+                          SHARDLIGHT_SAY(transport.receive(got, Rank(other), ample()));
+                          if (got != sent) return "a message differs";
+                        }
+                      }
+                    }
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
+TEST_P(Conformance, MistakesOfTheCallerAreNamedAndBreakNothing) {
+  EXPECT_THAT(
+      run(one_unit(),
+          [&](Transport& transport) -> std::string {
+            std::vector<std::byte> small(3);
+            std::vector<double> many(Transport::kMaxAllReduce + 1);
+            const Rank beyond(ranks());
+            const std::vector<std::pair<std::string, Status>> mistakes = {
+                {"unit", transport.publish(7, 1)},
+                {"target", transport.gather(0, 1, small, ample())},
+                {"values", transport.all_reduce(many, Combine::kSum, ample())},
+                {"root", transport.broadcast(small, beyond, ample())},
+                {"to", transport.send(small, beyond, ample())},
+                {"to", transport.send(small, transport.rank(), ample())},
+                {"from", transport.receive(small, Rank(-1), ample())},
+                {"gradient.dtype",
+                 transport.reduce(0, 0, true,
+                                  {.data = small.data(), .dtype = layout::DType::kInt64}, ample())},
+            };
+            for (const auto& [field, status] : mistakes) {
+              if (status || status.error().field() != field) return "not refused: " + field;
+            }
+            SHARDLIGHT_SAY(transport.barrier(ample()));
+            return "";
+          }),
+      Each(IsEmpty()));
+}
+
+std::vector<WorldCase> worlds(const std::vector<std::int64_t>& sizes) {
+  std::vector<WorldCase> worlds;
+  for (const std::int64_t ranks : sizes) {
+    worlds.push_back({WorldKind::kThreads, ranks});
+    if (ranks <= 8) worlds.push_back({WorldKind::kProcesses, ranks});
+  }
+  return worlds;
+}
+
+constexpr auto kName = [](const auto& world) { return name_of(world.param); };
+INSTANTIATE_TEST_SUITE_P(Worlds, Conformance, testing::ValuesIn(worlds({1, 2, 3, 4, 8, 64})),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Worlds, ConformanceOfPairs, testing::ValuesIn(worlds({2, 3, 4, 8, 64})),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Worlds, ConformanceOfLargeUnits, testing::ValuesIn(worlds({2, 3})), kName);
+
+}  // namespace
+}  // namespace shardlight::comm

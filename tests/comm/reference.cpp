@@ -1,0 +1,97 @@
+#include "tests/comm/reference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace shardlight::comm {
+namespace {
+
+using layout::DType;
+
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+struct Number {
+  std::uint32_t bits;
+  float value;
+};
+
+// Not inlined: g++ 12 at -O3 forgets the rounding to bfloat16 when it makes vector code of the
+// loop.
+[[gnu::noinline]] Number number(std::uint64_t key, DType dtype, std::int64_t index) {
+  const std::uint64_t random =
+      mixed(key + 0x9e3779b97f4a7c15ULL * (static_cast<std::uint64_t>(index) + 1));
+  const auto whole = static_cast<int>(random & 0xffff) - 32768;
+  const float scale = 1.0F / static_cast<float>(1U << (8 + (random >> 16) % 12));
+  const float value = static_cast<float>(whole) * scale;
+  if (dtype == DType::kBFloat16) {
+    const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) >> 16;
+    return {upper, std::bit_cast<float>(upper << 16)};
+  }
+  if (dtype == DType::kFloat16) {
+    const auto half = static_cast<_Float16>(value);
+    return {std::bit_cast<std::uint16_t>(half), static_cast<float>(half)};
+  }
+  return {std::bit_cast<std::uint32_t>(value), value};
+}
+
+void add(Part& sum, const Part& part) {
+  if (!part) return;
+  if (!sum) {
+    sum = part;
+    return;
+  }
+  for (std::size_t i = 0; i < part->size(); ++i) (*sum)[i] = (*sum)[i] + (*part)[i];
+}
+
+// Over ranks [begin, end), split at the largest power of two below their number.
+Part tree(const std::vector<Part>& gradients, std::size_t begin, std::size_t end) {
+  if (end - begin == 1) return gradients[begin];
+  std::size_t half = 1;
+  while (2 * half < end - begin) half *= 2;
+  Part sum = tree(gradients, begin, begin + half);
+  add(sum, tree(gradients, begin + half, end));
+  return sum;
+}
+
+}  // namespace
+
+std::vector<std::byte> Numbers::bytes(std::int64_t begin, std::int64_t end) const {
+  const auto each = static_cast<std::size_t>(layout::bytes_per_element(dtype).value());
+  std::vector<std::byte> result(static_cast<std::size_t>(end - begin) * each);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::uint32_t bits = number(key, dtype, i).bits;
+    std::memcpy(result.data() + static_cast<std::size_t>(i - begin) * each, &bits, each);
+  }
+  return result;
+}
+
+std::vector<float> Numbers::values(std::int64_t begin, std::int64_t end) const {
+  std::vector<float> result;
+  result.reserve(static_cast<std::size_t>(end - begin));
+  for (std::int64_t i = begin; i < end; ++i) result.push_back(number(key, dtype, i).value);
+  return result;
+}
+
+void ReferenceSum::add_round(const ReduceOrder& order, const std::vector<Part>& gradients) {
+  if (order.kind == ReduceOrderKind::kTree) return add(sum_, tree(gradients, 0, gradients.size()));
+  if (order.kind == ReduceOrderKind::kLinear) {
+    for (const Part& gradient : gradients) add(sum_, gradient);
+    return;
+  }
+  const auto group = static_cast<std::size_t>(order.group);
+  for (std::size_t first = 0; first < gradients.size(); first += group) {
+    Part part;
+    for (std::size_t i = first; i < std::min(first + group, gradients.size()); ++i) {
+      add(part, gradients[i]);
+    }
+    add(sum_, part);
+  }
+}
+
+}  // namespace shardlight::comm

@@ -1,0 +1,76 @@
+#include "tests/comm/worlds.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "shardlight/comm/shm/shm_world.h"
+#include "shardlight/comm/threads/threads_world.h"
+#include "tests/comm/child_processes.h"
+
+namespace shardlight::comm {
+namespace {
+
+constexpr Seconds kLimit{240};
+
+std::vector<std::string> run_threads(std::int64_t world, const std::vector<UnitSpec>& units,
+                                     const RankBody& body) {
+  auto made = make_threads_world(units, world);
+  if (!made) return {made.error().message()};
+  std::vector<std::string> said(made->size());
+  std::vector<std::thread> threads;
+  ::alarm(static_cast<unsigned>(kLimit.count()));
+  for (std::size_t rank = 0; rank < made->size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto transport = std::move((*made)[rank]);
+      said[rank] = body(*transport);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ::alarm(0);
+  return said;
+}
+
+std::vector<std::string> run_processes(std::int64_t world, const std::vector<UnitSpec>& units,
+                                       const RankBody& body) {
+  const std::string job = new_job();
+  ChildProcesses children(static_cast<int>(world), [&](int rank) -> std::string {
+    auto transport = connect_shm({.job = job, .rank = Rank(rank), .world = world}, units, ample());
+    if (!transport) return transport.error().message();
+    return body(**transport);
+  });
+  std::vector<std::string> said;
+  for (const ChildProcesses::End& end : children.ends(kLimit)) {
+    said.push_back(end.text);
+    if (end.straggled) said.back() += " (hung)";
+    if (end.status != 0) said.back() += " (wait status " + std::to_string(end.status) + ")";
+  }
+  return said;
+}
+
+}  // namespace
+
+std::string name_of(const WorldCase& world) {
+  return (world.kind == WorldKind::kThreads ? "threads" : "shm") + std::to_string(world.ranks);
+}
+
+std::ostream& operator<<(std::ostream& out, const WorldCase& world) {
+  return out << name_of(world);
+}
+
+std::vector<std::string> run_world(const WorldCase& world, const std::vector<UnitSpec>& units,
+                                   const RankBody& body) {
+  return world.kind == WorldKind::kThreads ? run_threads(world.ranks, units, body)
+                                           : run_processes(world.ranks, units, body);
+}
+
+std::string new_job() {
+  static std::atomic<int> jobs{0};
+  return "test." + std::to_string(::getpid()) + "." + std::to_string(jobs++);
+}
+
+Deadline ample() { return Deadline(Seconds(120)); }
+
+}  // namespace shardlight::comm
