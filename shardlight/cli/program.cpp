@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "shardlight/base/nearest.h"
+#include "shardlight/cli/launch_command.h"
 #include "shardlight/cli/plan_command.h"
 #include "shardlight/cli/version.h"
 #include "shardlight/telemetry/log.h"
@@ -18,12 +19,14 @@ constexpr const char* kHelp =
     "\n"
     "Commands:\n"
     "  plan       What a run costs per rank: memory, traffic, what fits, advice\n"
+    "  launch     Start a program as N ranks on this machine\n"
     "\n"
     "Options:\n"
     "  --version  Print the version\n"
     "  -h,--help  Print this; after a command, its options\n"
     "\n"
-    "Exit codes: 0 done, 1 the surroundings failed, 2 a mistake in what was asked.\n"
+    "Exit codes: 0 done, 1 the surroundings failed, 2 a mistake in what was asked; of launch,\n"
+    "that of the rank that failed.\n"
     "SHARDLIGHT_LOG=debug|info|warn|error|off sets what is logged on stderr.\n";
 
 Result<std::string> answer(const std::vector<std::string>& arguments,
@@ -31,16 +34,17 @@ Result<std::string> answer(const std::vector<std::string>& arguments,
   SHARDLIGHT_TRY(const auto level, telemetry::log_level(environment));
   const telemetry::Logger log(level);
   const Style style{.colour = terminal && !environment.text("NO_COLOR")};
-  if (arguments.empty()) return user_error("command", "", "plan (see shardlight --help)");
+  if (arguments.empty()) return user_error("command", "", "plan or launch (see shardlight --help)");
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  const bool alone = command != "plan";
-  if (alone && !rest.empty())
+  const bool help = command == "--help" || command == "-h" || command == "help";
+  if ((help || command == "--version") && !rest.empty()) {
     return user_error("argument", rest.front(), "nothing after " + command);
-  if (command == "--help" || command == "-h" || command == "help") return std::string(kHelp);
+  }
+  if (help) return std::string(kHelp);
   if (command == "--version") return "shardlight " + std::string(kVersion) + "\n";
   if (command == "plan") return run_plan(rest, style, log);
-  const std::vector<std::string> names = {"plan", "--help", "--version"};
+  const std::vector<std::string> names = {"plan", "launch", "--help", "--version"};
   return user_error("command", command, one_of(names, command));
 }
 
@@ -54,6 +58,11 @@ int report_error(const Error& error, std::ostream& err) {
 int run_program(const std::vector<std::string>& arguments, const Environment& environment,
                 const Streams& streams) {
   try {
+    if (!arguments.empty() && arguments.front() == "launch") {
+      const auto code =
+          run_launch({arguments.begin() + 1, arguments.end()}, streams.out, streams.err);
+      return code ? *code : report_error(code.error(), streams.err);
+    }
     const auto text = answer(arguments, environment, streams.terminal);
     if (!text) return report_error(text.error(), streams.err);
     streams.out << *text << std::flush;

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight::comm {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight::comm {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "shardlight/base/environment.h"
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight::comm {
 

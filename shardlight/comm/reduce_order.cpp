@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include "shardlight/base/arithmetic.h"
 
 namespace shardlight::comm {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 
 namespace shardlight::comm {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shardlight/base/units.h"
+#include "shardlight/base/quantity.h"
 
 namespace shardlight::comm {
 

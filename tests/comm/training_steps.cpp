@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "shardlight/base/arithmetic.h"
 #include "shardlight/base/check.h"
 #include "shardlight/base/random.h"
 #include "tests/comm/reference.h"

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
+#include "shardlight/base/arithmetic.h"
 
 namespace shardlight::comm {
 namespace {

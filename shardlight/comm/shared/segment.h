@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "shardlight/base/quantity.h"
 #include "shardlight/base/result.h"
-#include "shardlight/base/units.h"
 
 namespace shardlight::comm {
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include "shardlight/base/arithmetic.h"
 
 namespace shardlight::comm {
 namespace {
