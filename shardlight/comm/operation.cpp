@@ -1,9 +1,11 @@
 #include "shardlight/comm/operation.h"
 
+#include <array>
+
 namespace shardlight::comm {
 
 std::string_view name_of(OperationKind kind) {
-  constexpr std::array<std::string_view, 12> kNames = {
+  constexpr std::array<std::string_view, kOperationKinds> kNames = {
       "none",    "connect",    "publish",   "gather",  "reduce", "reduced",
       "release", "all-reduce", "broadcast", "barrier", "send",   "receive"};
   return kNames[static_cast<std::size_t>(kind)];

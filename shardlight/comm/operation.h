@@ -3,7 +3,7 @@
 // the table of a stuck job name. A value.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +26,8 @@ enum class OperationKind : std::uint8_t {
   kSend,
   kReceive,
 };
+
+inline constexpr std::size_t kOperationKinds = 12;
 
 std::string_view name_of(OperationKind kind);
 

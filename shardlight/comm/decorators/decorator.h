@@ -1,0 +1,51 @@
+// A transport around another: passes every call on, and tells what is derived from it before and
+// after each, with the call's descriptor. So tracing, delays and faults are a few lines each and
+// can be stacked. Owns what it is around; as many threads as that one allows.
+#pragma once
+
+#include <memory>
+
+#include "shardlight/comm/transport.h"
+
+namespace shardlight::comm {
+
+class Decorator : public Transport {
+ public:
+  explicit Decorator(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  Rank rank() const final { return inner_->rank(); }
+  std::int64_t world() const final { return inner_->world(); }
+  const std::vector<UnitSpec>& units() const final { return inner_->units(); }
+  std::span<std::byte> shard(UnitId unit) final { return inner_->shard(unit); }
+  Status publish(UnitId unit, std::int64_t version) final;
+  Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
+                Deadline deadline) final;
+  Result<std::span<const std::byte>> view(UnitId unit, std::int64_t version,
+                                          Deadline deadline) final;
+  Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
+                Deadline deadline) final;
+  Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) final;
+  Status release(UnitId unit, std::int64_t round) final;
+  Status all_reduce(std::span<double> values, Combine combine, Deadline deadline) final;
+  Status broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) final;
+  Status barrier(Deadline deadline) final;
+  Status send(std::span<const std::byte> bytes, Rank to, Deadline deadline) final;
+  Status receive(std::span<std::byte> bytes, Rank from, Deadline deadline) final;
+  TrafficCount traffic() const final { return inner_->traffic(); }
+  std::string rank_table() const final { return inner_->rank_table(); }
+
+ protected:
+  // An error is the call's, which then is not made.
+  virtual Status before(const Operation& operation) = 0;
+  // `done`: whether it went well.
+  virtual void after(const Operation& operation, bool done) = 0;
+
+ private:
+  Operation operation(OperationKind kind, UnitId unit, std::size_t bytes) const;
+  template <class Call>
+  auto around(const Operation& operation, const Call& call) -> decltype(call());
+
+  std::unique_ptr<Transport> inner_;
+};
+
+}  // namespace shardlight::comm

@@ -1,0 +1,62 @@
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "shardlight/comm/decorators/counting.h"
+#include "shardlight/comm/decorators/delaying.h"
+#include "shardlight/comm/threads/threads_world.h"
+#include "tests/comm/training_steps.h"
+#include "tests/comm/worlds.h"
+
+namespace shardlight::comm {
+namespace {
+
+// Each rank of a world of threads, by itself around its transport.
+std::vector<std::string> run_ranks(
+    std::int64_t world, const std::vector<UnitSpec>& units,
+    const std::function<std::string(std::unique_ptr<Transport>)>& body) {
+  auto made = make_threads_world(units, world);
+  if (!made) return {made.error().message()};
+  std::vector<std::string> said(made->size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    threads.emplace_back([&, rank] { said[rank] = body(std::move((*made)[rank])); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return said;
+}
+
+TEST(Delaying, ChangesNoBit) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    const TrainingSteps steps{.seed = seed, .steps = 2, .rounds = 2};
+    const auto said =
+        run_ranks(3, units_of_all_shapes(3), [&](std::unique_ptr<Transport> transport) {
+          Delaying delaying(std::move(transport), seed, Seconds(1e-3));
+          return steps.run(delaying);
+        });
+    EXPECT_THAT(said, testing::Each(testing::IsEmpty()));
+  }
+}
+
+TEST(Counting, CountsCallsFailuresAndBytesByKind) {
+  const auto said =
+      run_ranks(2, {unit_of("u", 10, 2)}, [](std::unique_ptr<Transport> transport) -> std::string {
+        Counting counting(std::move(transport));
+        std::vector<std::byte> whole(40);
+        SHARDLIGHT_SAY(counting.publish(0, 1));
+        for (int i = 0; i < 3; ++i) SHARDLIGHT_SAY(counting.gather(0, 1, whole, ample()));
+        if (counting.gather(1, 1, whole, ample())) return "there is no unit 1";
+        SHARDLIGHT_SAY(counting.barrier(ample()));
+        const OperationCount gathers = counting.count(OperationKind::kGather);
+        if (gathers.calls != 4 || gathers.failed != 1) return "calls";
+        if (gathers.bytes != Bytes(120)) return "bytes";
+        if (counting.count(OperationKind::kPublish).bytes != Bytes(20)) return "published";
+        if (counting.count(OperationKind::kBarrier).calls != 1) return "barriers";
+        if (counting.count(OperationKind::kReduce).calls != 0) return "reduces";
+        return "";
+      });
+  EXPECT_THAT(said, testing::Each(testing::IsEmpty()));
+}
+
+}  // namespace
+}  // namespace shardlight::comm
