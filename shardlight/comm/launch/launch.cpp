@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -53,7 +53,9 @@ class Signals {
   }
   ~Signals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
   Signals(const Signals&) = delete;
+  Signals(Signals&&) = delete;
   Signals& operator=(const Signals&) = delete;
+  Signals& operator=(Signals&&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
   std::optional<int> next() const {
@@ -63,7 +65,7 @@ class Signals {
   }
 
  private:
-  sigset_t before_;
+  sigset_t before_{};
   Descriptor descriptor_;
 };
 
@@ -81,7 +83,9 @@ class Launcher {
     ::prctl(PR_SET_CHILD_SUBREAPER, 0);
   }
   Launcher(const Launcher&) = delete;
+  Launcher(Launcher&&) = delete;
   Launcher& operator=(const Launcher&) = delete;
+  Launcher& operator=(Launcher&&) = delete;
 
   Result<LaunchEnd> run() {
     const std::string job = random_job();

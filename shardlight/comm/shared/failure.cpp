@@ -12,8 +12,8 @@ std::uint64_t packed(const RankFailure& failure) {
 }
 
 RankFailure unpacked(std::uint64_t word) {
-  return {.by = Rank(word >> 40 & 0xff),
-          .culprit = Rank(word >> 32 & 0xff),
+  return {.by = Rank(static_cast<std::int64_t>(word >> 40 & 0xff)),
+          .culprit = Rank(static_cast<std::int64_t>(word >> 32 & 0xff)),
           .reason = static_cast<FailureReason>(word >> 56 & 0xff),
           .operation = static_cast<OperationKind>(word >> 48 & 0xff),
           .unit = static_cast<std::uint32_t>(word)};

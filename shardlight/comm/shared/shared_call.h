@@ -28,7 +28,9 @@ class SharedTransport::Call {
     if (shown_ != nullptr) shown_->operation.store(0, std::memory_order_release);
   }
   Call(const Call&) = delete;
+  Call(Call&&) = delete;
   Call& operator=(const Call&) = delete;
+  Call& operator=(Call&&) = delete;
 
   const Operation& operation() const { return operation_; }
   std::uint32_t unit() const { return unit_; }

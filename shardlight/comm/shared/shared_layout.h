@@ -3,6 +3,7 @@
 // agree; fingerprint() lets them check that they do.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -45,13 +46,13 @@ struct CallRecord {
 struct alignas(64) RankRecord {
   std::atomic<std::uint32_t> state;  // RankState
   Word arrivals;                     // at barriers
-  CallRecord calls[kShownCalls];
+  std::array<CallRecord, kShownCalls> calls;
 };
 
 // Point to point, one direction of one pair.
 struct alignas(64) Mailbox {
   Word sent, taken;
-  std::byte bytes[kMailboxBytes];
+  std::array<std::byte, kMailboxBytes> bytes;
 };
 
 struct Control {
@@ -59,9 +60,11 @@ struct Control {
   alignas(64) std::atomic<std::uint64_t> failure;
   alignas(64) Word barrier_arrived;
   alignas(64) Word barrier_generation;
-  RankRecord ranks[kMaxSharedRanks];
-  double all_reduce[2][kMaxSharedRanks][Transport::kMaxAllReduce];
-  std::byte broadcast[2][kBroadcastBytes];
+  std::array<RankRecord, kMaxSharedRanks> ranks;
+  // Two of each, used in turn.
+  std::array<std::array<std::array<double, Transport::kMaxAllReduce>, kMaxSharedRanks>, 2>
+      all_reduce;
+  std::array<std::array<std::byte, kBroadcastBytes>, 2> broadcast;
 };
 
 // Offsets from the start of the segment.

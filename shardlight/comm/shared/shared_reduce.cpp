@@ -10,12 +10,13 @@ namespace shardlight::comm {
 
 // What one rank does to one chunk of one unit in one round.
 struct SharedTransport::Chunk {
-  UnitId unit;
+  UnitId unit = 0;
   const UnitPlaces& places;
-  std::int64_t index;
-  std::int64_t begin, elements;  // in the unit
-  std::uint32_t round;           // of this reduce
-  std::uint32_t fresh_round;     // in which the sum started anew
+  std::int64_t index = 0;
+  std::int64_t begin = 0;  // in the unit
+  std::int64_t elements = 0;
+  std::uint32_t round = 0;        // of this reduce
+  std::uint32_t fresh_round = 0;  // in which the sum started anew
   Gradient gradient;
 };
 

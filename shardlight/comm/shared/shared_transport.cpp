@@ -149,9 +149,9 @@ Status SharedTransport::all_reduce(std::span<double> values, Combine combine, De
   // Two sets in turn: whoever writes a set again has passed a barrier that all its readers entered
   // after they had read it.
   auto& contributions = control().all_reduce[all_reduces_++ % 2];
-  std::copy(values.begin(), values.end(), contributions[rank_.value()]);
+  std::copy(values.begin(), values.end(), contributions[rank_.value()].begin());
   SHARDLIGHT_TRY_STATUS(enter_barrier(call));
-  std::copy_n(contributions[0], values.size(), values.begin());
+  std::copy_n(contributions[0].begin(), values.size(), values.begin());
   for (std::int64_t other = 1; other < world_; ++other) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double value = contributions[other][i];
@@ -170,7 +170,7 @@ Status SharedTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadlin
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
   for (std::size_t begin = 0; begin < bytes.size(); begin += kBroadcastBytes) {
     const std::size_t size = std::min<std::size_t>(kBroadcastBytes, bytes.size() - begin);
-    std::byte* buffer = control().broadcast[broadcast_chunks_++ % 2];  // in turn, as above
+    std::byte* buffer = control().broadcast[broadcast_chunks_++ % 2].data();  // in turn, as above
     if (rank_ == root) std::memcpy(buffer, bytes.data() + begin, size);
     SHARDLIGHT_TRY_STATUS(enter_barrier(call));
     if (rank_ != root) std::memcpy(bytes.data() + begin, buffer, size);
@@ -187,7 +187,7 @@ Status SharedTransport::send(std::span<const std::byte> bytes, Rank to, Deadline
   auto& box = *at<Mailbox>(layout_.mailbox(rank_.value(), to.value()));
   for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
     SHARDLIGHT_TRY_STATUS(await(box.taken, box.sent.load(), to, call));
-    std::memcpy(box.bytes, bytes.data() + begin,
+    std::memcpy(box.bytes.data(), bytes.data() + begin,
                 std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
     box.sent.add(1);
   }
@@ -204,7 +204,7 @@ Status SharedTransport::receive(std::span<std::byte> bytes, Rank from, Deadline 
   auto& box = *at<Mailbox>(layout_.mailbox(from.value(), rank_.value()));
   for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
     SHARDLIGHT_TRY_STATUS(await(box.sent, box.taken.load() + 1, from, call));
-    std::memcpy(bytes.data() + begin, box.bytes,
+    std::memcpy(bytes.data() + begin, box.bytes.data(),
                 std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
     box.taken.add(1);
   }

@@ -15,8 +15,8 @@ class Immortal final : public Peers {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Transport>>> make_threads_world(std::vector<UnitSpec> units,
-                                                                   std::int64_t world) {
+Result<std::vector<std::unique_ptr<Transport>>> make_threads_world(
+    const std::vector<UnitSpec>& units, std::int64_t world) {
   SHARDLIGHT_TRY_STATUS(check_shared_world(world));
   SHARDLIGHT_TRY_STATUS(check_units(units, world));
   SHARDLIGHT_TRY(Segment memory, Segment::anonymous(SharedLayout(units, world).size()));

@@ -12,7 +12,7 @@ namespace shardlight::comm {
 
 // One transport a rank, by rank. Errors: a user error where check_units has one or world is not
 // within 1 and 128 (`world`), an environment error where there is no memory.
-Result<std::vector<std::unique_ptr<Transport>>> make_threads_world(std::vector<UnitSpec> units,
-                                                                   std::int64_t world);
+Result<std::vector<std::unique_ptr<Transport>>> make_threads_world(
+    const std::vector<UnitSpec>& units, std::int64_t world);
 
 }  // namespace shardlight::comm
