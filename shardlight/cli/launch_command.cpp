@@ -10,7 +10,7 @@
 namespace shardlight::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kLaunchFooter =
     "Each rank finds SHARDLIGHT_RANK, SHARDLIGHT_WORLD and SHARDLIGHT_JOB in its environment. "
     "When\n"
     "one dies the others are ended within a second, and the exit code is that rank's (128 + the\n"
@@ -19,12 +19,12 @@ constexpr const char* kFooter =
     "Example:\n"
     "  shardlight launch -n 4 --prefix -- python train.py";
 
-CommandHelp help() {
+CommandHelp launch_help() {
   return {.usage = "shardlight launch",
           .summary =
               "Start the ranks of a job as processes of this machine: shardlight launch -n 4 -- "
               "PROGRAM …",
-          .footer = kFooter,
+          .footer = kLaunchFooter,
           .options = {{"--ranks", "N", "Ranks", "How many; also -n"},
                       {"--prefix", "", "Output", "Put [rank] before each line"},
                       {"--output", "DIR", "Output", "Write DIR/rank0.log and so on instead"}}};
@@ -37,7 +37,7 @@ Result<int> run_launch(const std::vector<std::string>& arguments, std::ostream& 
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   std::vector<std::string> ours(arguments.begin(), dashes);
   std::replace(ours.begin(), ours.end(), std::string("-n"), std::string("--ranks"));
-  SHARDLIGHT_TRY(const Parsed parsed, parse_arguments(help(), ours));
+  SHARDLIGHT_TRY(const Parsed parsed, parse_arguments(launch_help(), ours));
   if (parsed.help) {
     out << *parsed.help << std::flush;
     return 0;

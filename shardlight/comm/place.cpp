@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kJob = "SHARDLIGHT_JOB";
 
 // How a launcher calls it; "" where it does not say.
-struct Launcher {
+struct LauncherVariables {
   std::string name;
   std::string rank, world;
   std::string rank_local, world_local;
@@ -19,8 +19,8 @@ struct Launcher {
   bool by_rank_alone = false;
 };
 
-const std::vector<Launcher>& launchers() {
-  static const std::vector<Launcher> kLaunchers = {
+const std::vector<LauncherVariables>& launchers() {
+  static const std::vector<LauncherVariables> kLaunchers = {
       {.name = "shardlight launch",
        .rank = "SHARDLIGHT_RANK",
        .world = "SHARDLIGHT_WORLD",
@@ -65,7 +65,7 @@ Result<std::int64_t> needed(const Environment& environment, const std::string& v
                     "a whole number from " + std::to_string(min) + " to " + std::to_string(max));
 }
 
-Status read_local(const Environment& environment, const Launcher& launcher, Place& place) {
+Status read_local(const Environment& environment, const LauncherVariables& launcher, Place& place) {
   if (!launcher.world_local.empty()) {
     SHARDLIGHT_TRY(const auto world, environment.integer(launcher.world_local, 1, place.world));
     if (world) place.world_local = *world;
@@ -80,7 +80,7 @@ Status read_local(const Environment& environment, const Launcher& launcher, Plac
 }
 
 // SHARDLIGHT_JOB goes first, and is needed where the launcher gives its jobs no names.
-Result<std::string> job_of(const Environment& environment, const Launcher& launcher) {
+Result<std::string> job_of(const Environment& environment, const LauncherVariables& launcher) {
   if (const auto job = environment.text(kJob)) return *job;
   const auto missing = [&](const std::string& variable) {
     return user_error("environment variable " + variable, "",
@@ -96,7 +96,7 @@ Result<std::string> job_of(const Environment& environment, const Launcher& launc
   return job;
 }
 
-Result<Place> read(const Environment& environment, const Launcher& launcher) {
+Result<Place> read(const Environment& environment, const LauncherVariables& launcher) {
   Place place{.launcher = launcher.name};
   SHARDLIGHT_TRY(place.world, needed(environment, launcher.world, 1, kMaxWorld));
   SHARDLIGHT_TRY(const std::int64_t rank, needed(environment, launcher.rank, 0, place.world - 1));
@@ -110,7 +110,7 @@ Result<Place> read(const Environment& environment, const Launcher& launcher) {
 }  // namespace
 
 Result<Place> place_of(const Environment& environment) {
-  for (const Launcher& launcher : launchers()) {
+  for (const LauncherVariables& launcher : launchers()) {
     // One of the two without the other is a mistake of whoever set them, and read() names it.
     if (environment.text(launcher.rank) ||
         (!launcher.by_rank_alone && environment.text(launcher.world))) {

@@ -3,14 +3,14 @@
 namespace shardlight::plan {
 namespace {
 
-constexpr std::int64_t kFp32Bytes = 4;
+constexpr std::int64_t kFp32StateBytes = 4;
 
 std::int64_t moment_bytes(Optimizer optimizer) {
   switch (optimizer) {
     case Optimizer::kAdam:
-      return 2 * kFp32Bytes;
+      return 2 * kFp32StateBytes;
     case Optimizer::kSgdMomentum:
-      return kFp32Bytes;
+      return kFp32StateBytes;
     case Optimizer::kSgd:
       return 0;
   }
@@ -41,10 +41,10 @@ std::string_view name_of(GradientDtype dtype) {
 
 StateBytes state_bytes(Precision precision, GradientDtype gradients, Optimizer optimizer) {
   const bool mixed = precision == Precision::kMixed;
-  const std::int64_t parameter = mixed ? 2 : kFp32Bytes;
+  const std::int64_t parameter = mixed ? 2 : kFp32StateBytes;
   return {.parameter = parameter,
-          .gradient = gradients == GradientDtype::kCompute ? parameter : kFp32Bytes,
-          .optimizer = moment_bytes(optimizer) + (mixed ? kFp32Bytes : 0)};
+          .gradient = gradients == GradientDtype::kCompute ? parameter : kFp32StateBytes,
+          .optimizer = moment_bytes(optimizer) + (mixed ? kFp32StateBytes : 0)};
 }
 
 }  // namespace shardlight::plan

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr Seconds kSecond{1};
-constexpr Seconds kLimit{60};
+constexpr Seconds kFaultLimit{60};
 
 // What the parent sees of its ranks while they run.
 struct Progress {
@@ -68,7 +68,7 @@ std::string work(Transport& transport, Progress& progress, Seconds limit) {
 
 class Workers {
  public:
-  Workers(int ranks, Seconds limit, Seconds limit_connect = kLimit)
+  Workers(int ranks, Seconds limit, Seconds limit_connect = kFaultLimit)
       : progress_(shared<Progress>()),
         children_(ranks, [this, ranks, limit, limit_connect, job = new_job()](int rank) {
           auto transport = connect_shm({.job = job, .rank = Rank(rank), .world = ranks},
@@ -108,12 +108,12 @@ TEST(Faults, EverySurvivorNamesARankThatWasKilledWithinASecond) {
     const CounterRandom random(static_cast<std::uint64_t>(seed));
     const int ranks = 2 + static_cast<int>(random.bits(0) % 4);
     const int victim = static_cast<int>(random.bits(1) % static_cast<std::uint64_t>(ranks));
-    Workers workers(ranks, kLimit);
+    Workers workers(ranks, kFaultLimit);
     workers.await(victim, 1 + static_cast<int>(random.bits(2) % 20),
                   static_cast<std::int64_t>(random.bits(3) % 300'000));
     const std::int64_t killed_at = now();
     ::kill(workers.children().process(victim), SIGKILL);
-    const auto ends = workers.children().ends(kLimit);
+    const auto ends = workers.children().ends(kFaultLimit);
     for (int rank = 0; rank < ranks; ++rank) {
       ASSERT_FALSE(ends[rank].straggled) << "rank " << rank << " hung";
       if (rank == victim) continue;
@@ -129,10 +129,10 @@ TEST(Faults, ARankKilledWhileTheyConnectIsAnErrorWithinTheDeadline) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const CounterRandom random(static_cast<std::uint64_t>(seed), 1);
     const int victim = static_cast<int>(random.bits(0) % 3);
-    Workers workers(3, kLimit, Seconds(0.2));
+    Workers workers(3, kFaultLimit, Seconds(0.2));
     workers.await(victim, 0, static_cast<std::int64_t>(random.bits(1) % 2'000'000));
     ::kill(workers.children().process(victim), SIGKILL);
-    const auto ends = workers.children().ends(kLimit / 4);
+    const auto ends = workers.children().ends(kFaultLimit / 4);
     for (int rank = 0; rank < 3; ++rank) {
       ASSERT_FALSE(ends[rank].straggled) << "rank " << rank << " hung";
       if (rank == victim) continue;
@@ -151,7 +151,7 @@ TEST(Faults, AStoppedRankIsNamedByTheDeadlineAndLearnsOfIt) {
       if (rank != victim) workers.await(rank, std::numeric_limits<int>::max());
     }
     ::kill(workers.children().process(victim), SIGCONT);
-    const auto ends = workers.children().ends(kLimit);
+    const auto ends = workers.children().ends(kFaultLimit);
     for (int rank = 0; rank < 4; ++rank) {
       expect_named(ends[rank].text, rank, "rank " + std::to_string(victim) + " did not come");
     }
@@ -219,11 +219,11 @@ std::set<std::string> names_in_dev_shm() {
 TEST(Faults, NothingIsLeftBehind) {
   const auto before = names_in_dev_shm();
   {
-    Workers workers(3, kLimit);
+    Workers workers(3, kFaultLimit);
     workers.await(2, 2);
     EXPECT_EQ(names_in_dev_shm(), before);
     for (int rank = 0; rank < 3; ++rank) ::kill(workers.children().process(rank), SIGKILL);
-    workers.children().ends(kLimit);
+    workers.children().ends(kFaultLimit);
   }
   EXPECT_EQ(names_in_dev_shm(), before);
 }

@@ -13,7 +13,7 @@
 namespace shardlight::comm {
 namespace {
 
-constexpr Seconds kLimit{240};
+constexpr Seconds kWorldLimit{240};
 
 std::vector<std::string> run_threads(std::int64_t world, const std::vector<UnitSpec>& units,
                                      const RankBody& body) {
@@ -21,7 +21,7 @@ std::vector<std::string> run_threads(std::int64_t world, const std::vector<UnitS
   if (!made) return {made.error().message()};
   std::vector<std::string> said(made->size());
   std::vector<std::thread> threads;
-  ::alarm(static_cast<unsigned>(kLimit.count()));
+  ::alarm(static_cast<unsigned>(kWorldLimit.count()));
   for (std::size_t rank = 0; rank < made->size(); ++rank) {
     threads.emplace_back([&, rank] {
       const auto transport = std::move((*made)[rank]);
@@ -42,7 +42,7 @@ std::vector<std::string> run_processes(std::int64_t world, const std::vector<Uni
     return body(**transport);
   });
   std::vector<std::string> said;
-  for (const ChildProcesses::End& end : children.ends(kLimit)) {
+  for (const ChildProcesses::End& end : children.ends(kWorldLimit)) {
     said.push_back(end.text);
     if (end.straggled) said.back() += " (hung)";
     if (end.status != 0) said.back() += " (wait status " + std::to_string(end.status) + ")";
