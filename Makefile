@@ -53,6 +53,7 @@ install: build ## Install library and program under PREFIX (/usr/local)
 clean: ## Remove all builds; .venv stays
 	rm -rf build
 
-# A preset is configured anew when the presets change; ninja sees to the CMakeLists.txt files.
+# Configured from nothing when the presets change, and after a configure that was interrupted: what
+# that left in the cache is not to be believed. Ninja sees to changes of the CMakeLists.txt files.
 build/%/build.ninja: CMakePresets.json | setup
-	@cmake --preset $*
+	@cmake --fresh --preset $*
