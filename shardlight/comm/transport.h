@@ -30,6 +30,8 @@ struct UnitSpec {
   std::vector<Count> slices;  // elements that each rank owns, in order; may be 0
   ReduceOrder order = {};
   bool reduces = true;  // false: frozen; no memory for sums is taken
+  // Every rank keeps the whole unit, as replicated parameters do, and shard() lies within it.
+  bool whole = false;
 
   Count elements() const;
   Bytes bytes() const { return layout::bytes_per_element(dtype) * elements().value(); }
@@ -37,9 +39,19 @@ struct UnitSpec {
   Count slice_begin(Rank rank) const;
 };
 
-// A rank's gradient of a unit, in any dtype that can be reduced; no data: it passes its turn.
-struct Gradient {
+// A run of a rank's gradient of a unit: `elements` of them, from element `begin` of the unit on.
+struct GradientPart {
+  Count begin;
+  Count elements;
   const void* data = nullptr;
+};
+
+// A rank's gradient of a unit, in any dtype that can be reduced. The parts are ascending and do not
+// overlap; elements in none of them are left out of the addition, and are 0 in a sum that starts
+// with them. No parts: the rank passes its turn. The caller keeps what it points to until the call
+// is done.
+struct Gradient {
+  std::span<const GradientPart> parts;
   layout::DType dtype = layout::DType::kFloat32;
 };
 
@@ -47,7 +59,7 @@ enum class Combine : std::uint8_t { kSum, kMax };
 
 // What a rank moved to or from the others' memory; its own slices are not counted.
 struct TrafficCount {
-  Bytes gathered;  // read from other ranks' slices
+  Bytes gathered;  // read from other ranks' slices, of shards and of sums
   Bytes reduced;   // of own gradients, into sums that other ranks own
 };
 
@@ -56,7 +68,7 @@ struct TrafficCount {
 //   reduce(u, …) once on each rank a round    → reduced(u) on each owner → release(u)
 // A rank may take units in any order within a round, but takes each unit's round before any unit's
 // next one; and it releases before it begins a fresh round. Else ranks wait for each other in a
-// circle, which the deadline ends.
+// circle, which the deadline ends. A fresh round of a unit waits until every rank has released it.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -71,7 +83,10 @@ class Transport {
   // Makes what was written to shard(unit) the slice's version `version`; versions start at 1, as
   // version 0 is the zeros of the beginning, and only grow.
   virtual Status publish(UnitId unit, std::int64_t version) = 0;
-  // The whole unit, every slice at `version` or later, copied to `target` (unit.bytes()).
+  // A unit's memory of UnitSpec::whole on this rank (unit.bytes()); empty for other units.
+  virtual std::span<std::byte> whole(UnitId unit) = 0;
+  // The whole unit, every slice at `version` or later, copied to `target` (unit.bytes()), which may
+  // be whole(unit): then this rank's own slice stays as it is.
   virtual Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                         Deadline deadline) = 0;
   // The same without a copy: one mapping that all ranks share, valid as long as the transport; the
@@ -88,7 +103,11 @@ class Transport {
   // had a gradient since the sum started. It stays until release(); `round` is the last one of this
   // sum, the next is fresh.
   virtual Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) = 0;
-  // The slice has been used; the next fresh round may overwrite it. `round` as in reduced().
+  // The whole sum under the same conditions, copied to `target` (unit.elements()); false, and target
+  // untouched, if no rank had a gradient.
+  virtual Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+                                      Deadline deadline) = 0;
+  // This rank has read what it needs of the sum. `round` as in reduced().
   virtual Status release(UnitId unit, std::int64_t round) = 0;
 
   // Element-wise over all ranks, added by rank; at most kMaxAllReduce values; the same bits on all.
