@@ -86,7 +86,8 @@ void measure(Transport& transport, std::int64_t shard_bytes) {
         must(transport.publish(unit, i / 2 + 1));
         must(transport.gather(unit, i / 2 + 1, whole, ample()));
       }));
-  const Gradient gradient{.data = other.data()};
+  const GradientPart all{.elements = Count(bytes / 4), .data = other.data()};
+  const Gradient gradient{.parts = {&all, 1}};
   say("reduce-scatter", timed(transport, bytes, [&](int i) {
         must(transport.reduce(2, i, true, gradient, ample()));
         if (!transport.reduced(2, i, ample())) std::_Exit(1);

@@ -6,7 +6,7 @@ namespace shardlight::comm {
 
 std::string_view name_of(OperationKind kind) {
   constexpr std::array<std::string_view, kOperationKinds> kNames = {
-      "none",    "connect",    "publish",   "gather",  "reduce", "reduced",
+      "none",    "connect",    "publish",   "gather",  "reduce", "reduced", "gather-reduced",
       "release", "all-reduce", "broadcast", "barrier", "send",   "receive"};
   return kNames[static_cast<std::size_t>(kind)];
 }

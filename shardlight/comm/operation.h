@@ -19,6 +19,7 @@ enum class OperationKind : std::uint8_t {
   kGather,
   kReduce,
   kReduced,
+  kGatherReduced,
   kRelease,
   kAllReduce,
   kBroadcast,
@@ -27,7 +28,7 @@ enum class OperationKind : std::uint8_t {
   kReceive,
 };
 
-inline constexpr std::size_t kOperationKinds = 12;
+inline constexpr std::size_t kOperationKinds = 13;
 
 std::string_view name_of(OperationKind kind);
 

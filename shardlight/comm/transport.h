@@ -103,8 +103,8 @@ class Transport {
   // had a gradient since the sum started. It stays until release(); `round` is the last one of this
   // sum, the next is fresh.
   virtual Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) = 0;
-  // The whole sum under the same conditions, copied to `target` (unit.elements()); false, and target
-  // untouched, if no rank had a gradient.
+  // The whole sum under the same conditions, copied to `target` (unit.elements()); false, and
+  // target untouched, if no rank had a gradient.
   virtual Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
                                       Deadline deadline) = 0;
   // This rank has read what it needs of the sum. `round` as in reduced().

@@ -31,6 +31,7 @@ struct Comer {
   std::int64_t rank;
   std::int64_t world;
   std::string unit = "u";
+  bool whole = false;
 };
 
 // What each of them says; "connected" where it went well.
@@ -38,8 +39,10 @@ std::vector<std::string> meet(const std::vector<Comer>& comers, Seconds patience
   ChildProcesses children(
       static_cast<int>(comers.size()), [&, job = new_job()](int index) -> std::string {
         const Comer& comer = comers[index];
+        UnitSpec unit = unit_of(comer.unit, 10, comer.world);
+        unit.whole = comer.whole;
         auto transport = connect_shm({.job = job, .rank = Rank(comer.rank), .world = comer.world},
-                                     {unit_of(comer.unit, 10, comer.world)}, Deadline(patience));
+                                     {unit}, Deadline(patience));
         return transport ? "connected" : transport.error().message();
       });
   std::vector<std::string> said;
@@ -62,6 +65,8 @@ TEST(Connect, DifferentUnitsAreNamedOnBothSides) {
   EXPECT_THAT(meet({{0, 2, "u"}, {1, 2, "v"}}, kLimit),
               Each(AllOf(HasSubstr("connect"), HasSubstr("rank 1 (process"),
                          HasSubstr("has units of fingerprint"))));
+  EXPECT_THAT(meet({{0, 2, "u", false}, {1, 2, "u", true}}, kLimit),
+              Each(HasSubstr("rank 1 (process")));
 }
 
 TEST(Connect, ARankThatComesTwiceIsNamedOnBothSides) {

@@ -38,10 +38,11 @@ std::string work(Transport& transport, Progress& progress, Seconds limit) {
   const auto own = static_cast<std::size_t>(transport.rank().value());
   std::vector<std::byte> whole(static_cast<std::size_t>(transport.units()[0].bytes().value()));
   std::vector<float> gradient(static_cast<std::size_t>(transport.units()[0].elements().value()));
+  const GradientPart all{.elements = transport.units()[0].elements(), .data = gradient.data()};
   const auto one_round = [&](int round) -> Status {
     if (auto done = transport.publish(0, round + 1); !done) return done;
     if (auto done = transport.gather(0, round + 1, whole, Deadline(limit)); !done) return done;
-    if (auto done = transport.reduce(0, round, true, {.data = gradient.data()}, Deadline(limit));
+    if (auto done = transport.reduce(0, round, true, {.parts = {&all, 1}}, Deadline(limit));
         !done) {
       return done;
     }

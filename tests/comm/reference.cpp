@@ -28,7 +28,9 @@ struct Number {
       mixed(key + 0x9e3779b97f4a7c15ULL * (static_cast<std::uint64_t>(index) + 1));
   const auto whole = static_cast<int>(random & 0xffff) - 32768;
   const float scale = 1.0F / static_cast<float>(1U << (8 + (random >> 16) % 12));
-  const float value = static_cast<float>(whole) * scale;
+  // Some zeros, of either sign.
+  const float value = (random >> 32) % 32 == 0 ? static_cast<float>(whole) * 0.0F
+                                               : static_cast<float>(whole) * scale;
   if (dtype == DType::kBFloat16) {
     const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) >> 16;
     return {upper, std::bit_cast<float>(upper << 16)};
@@ -40,22 +42,43 @@ struct Number {
   return {std::bit_cast<std::uint32_t>(value), value};
 }
 
-void add(Part& sum, const Part& part) {
-  if (!part) return;
+using Gradients = std::vector<std::optional<RankGradient>>;
+
+void add_sum(Sum& sum, const Sum& more) {
+  if (!more) return;
   if (!sum) {
-    sum = part;
+    sum = more;
     return;
   }
-  for (std::size_t i = 0; i < part->size(); ++i) (*sum)[i] = (*sum)[i] + (*part)[i];
+  for (std::size_t i = 0; i < more->size(); ++i) (*sum)[i] = (*sum)[i] + (*more)[i];
 }
 
-// Over ranks [begin, end), split at the largest power of two below their number.
-Part tree(const std::vector<Part>& gradients, std::size_t begin, std::size_t end) {
-  if (end - begin == 1) return gradients[begin];
+void add_gradient(Sum& sum, const std::optional<RankGradient>& gradient) {
+  if (!gradient) return;
+  const bool starts = !sum;
+  if (starts) sum = std::vector<float>(gradient->values.size(), 0.0F);
+  std::vector<float>& sums = *sum;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (gradient->present[i] == 0) continue;
+    sums[i] = starts ? gradient->values[i] : sums[i] + gradient->values[i];
+  }
+}
+
+// The sum over ranks [begin, end), split at the largest power of two below their number.
+Sum tree(const Gradients& gradients, std::size_t begin, std::size_t end) {
+  Sum sum;
+  if (end - begin == 1) {
+    add_gradient(sum, gradients[begin]);
+    return sum;
+  }
   std::size_t half = 1;
   while (2 * half < end - begin) half *= 2;
-  Part sum = tree(gradients, begin, begin + half);
-  add(sum, tree(gradients, begin + half, end));
+  sum = tree(gradients, begin, begin + half);
+  if (end - begin - half == 1) {
+    add_gradient(sum, gradients[end - 1]);
+  } else {
+    add_sum(sum, tree(gradients, begin + half, end));
+  }
   return sum;
 }
 
@@ -78,19 +101,21 @@ std::vector<float> Numbers::values(std::int64_t begin, std::int64_t end) const {
   return result;
 }
 
-void ReferenceSum::add_round(const ReduceOrder& order, const std::vector<Part>& gradients) {
-  if (order.kind == ReduceOrderKind::kTree) return add(sum_, tree(gradients, 0, gradients.size()));
+void ReferenceSum::add_round(const ReduceOrder& order, const Gradients& gradients) {
+  if (order.kind == ReduceOrderKind::kTree) {
+    return add_sum(sum_, tree(gradients, 0, gradients.size()));
+  }
   if (order.kind == ReduceOrderKind::kLinear) {
-    for (const Part& gradient : gradients) add(sum_, gradient);
+    for (const auto& gradient : gradients) add_gradient(sum_, gradient);
     return;
   }
   const auto group = static_cast<std::size_t>(order.group);
   for (std::size_t first = 0; first < gradients.size(); first += group) {
-    Part part;
+    Sum part;
     for (std::size_t i = first; i < std::min(first + group, gradients.size()); ++i) {
-      add(part, gradients[i]);
+      add_gradient(part, gradients[i]);
     }
-    add(sum_, part);
+    add_sum(sum_, part);
   }
 }
 

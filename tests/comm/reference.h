@@ -21,16 +21,22 @@ struct Numbers {
   std::vector<float> values(std::int64_t begin, std::int64_t end) const;
 };
 
-using Part = std::optional<std::vector<float>>;  // nothing: passed
+// A rank's gradient, and for each element whether one of its parts holds it.
+struct RankGradient {
+  std::vector<float> values;
+  std::vector<char> present;
+};
+using Sum = std::optional<std::vector<float>>;  // nothing: nobody had a gradient
 
-// Of a part of a unit; `gradients` by rank.
+// Of a stretch of a unit; `gradients` by rank, nothing where a rank passes.
 class ReferenceSum {
  public:
-  void add_round(const ReduceOrder& order, const std::vector<Part>& gradients);
-  const Part& value() const { return sum_; }
+  void add_round(const ReduceOrder& order,
+                 const std::vector<std::optional<RankGradient>>& gradients);
+  const Sum& value() const { return sum_; }
 
  private:
-  Part sum_;
+  Sum sum_;
 };
 
 }  // namespace shardlight::comm

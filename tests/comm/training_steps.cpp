@@ -3,23 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstring>
-#include <numeric>
 #include <thread>
 
-#include "shardlight/base/arithmetic.h"
 #include "shardlight/base/check.h"
 #include "shardlight/base/random.h"
 #include "tests/comm/reference.h"
+#include "tests/comm/unit_shapes.h"
 #include "tests/comm/worlds.h"
 
 namespace shardlight::comm {
 namespace {
 
 using layout::DType;
-
-constexpr std::array kDTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 std::uint64_t key_of(std::uint64_t seed, std::initializer_list<std::int64_t> parts) {
   std::uint64_t key = seed;
@@ -34,6 +31,11 @@ std::vector<std::size_t> shuffled(std::vector<std::size_t> order, std::uint64_t 
     std::swap(order[i - 1], order[CounterRandom(key).bits(i) % i]);
   }
   return order;
+}
+
+bool same_bits(std::span<const float> found, std::span<const float> wanted) {
+  return found.size() == wanted.size() &&
+         (found.empty() || std::memcmp(found.data(), wanted.data(), found.size_bytes()) == 0);
 }
 
 // One rank of one run.
@@ -76,7 +78,7 @@ class Runner {
   }
   Numbers gradient_numbers(UnitId unit, int step, int round, std::int64_t of) const {
     const std::uint64_t key = key_of(run_.seed, {3, id(unit), step, round, of});
-    return {.key = key, .dtype = kDTypes[(unit + static_cast<std::size_t>(of)) % kDTypes.size()]};
+    return {.key = key, .dtype = reduced_dtype(unit + static_cast<std::size_t>(of))};
   }
 
   Status publish(UnitId unit, int step) {
@@ -115,13 +117,23 @@ class Runner {
   std::string gather(UnitId unit, int step) {
     const std::vector<std::byte> expected =
         shard_numbers(unit, step).bytes(0, units_[unit].elements().value());
-    std::vector<std::byte> whole(expected.size(), std::byte{0xee});
-    SHARDLIGHT_SAY(transport_.gather(unit, step + 1, whole, ample()));
-    if (whole != expected) return fmt::format("gathered {} differs", units_[unit].name);
+    std::vector<std::byte> elsewhere(expected.size(), std::byte{0xee});
+    // Where every rank keeps the whole unit, both there and elsewhere, in turn.
+    const bool in_place = units_[unit].whole && step % 2 == 0;
+    const std::span<std::byte> target = in_place ? transport_.whole(unit) : elsewhere;
+    SHARDLIGHT_SAY(transport_.gather(unit, step + 1, target, ample()));
+    if (!std::equal(target.begin(), target.end(), expected.begin(), expected.end())) {
+      return fmt::format("gathered {} differs", units_[unit].name);
+    }
     const auto view = transport_.view(unit, step + 1, ample());
     SHARDLIGHT_SAY(view);
     const bool same = view->empty() || std::equal(view->begin(), view->end(), expected.begin());
     return same ? "" : fmt::format("viewed {} differs", units_[unit].name);
+  }
+
+  Stretches stretches(UnitId unit, int step, int round, std::int64_t of) const {
+    return stretches_within(units_[unit].elements().value(),
+                            key_of(run_.seed, {5, id(unit), step, round, of}));
   }
 
   Status reduce(UnitId unit, int step, int round) {
@@ -131,38 +143,88 @@ class Runner {
     }
     const Numbers numbers = gradient_numbers(unit, step, round, rank());
     const auto bytes = numbers.bytes(0, units_[unit].elements().value());
-    return transport_.reduce(unit, counted, round == 0,
-                             {.data = bytes.data(), .dtype = numbers.dtype}, ample());
+    const std::int64_t each = layout::bytes_per_element(numbers.dtype).value();
+    std::vector<GradientPart> parts;
+    for (const Stretch& stretch : stretches(unit, step, round, rank())) {
+      parts.push_back({.begin = Count(stretch.begin),
+                       .elements = Count(stretch.end - stretch.begin),
+                       .data = bytes.data() + stretch.begin * each});
+    }
+    return transport_.reduce(unit, counted, round == 0, {.parts = parts, .dtype = numbers.dtype},
+                             ample());
+  }
+
+  // Of elements [begin, end).
+  Sum expected_sum(UnitId unit, int step, std::int64_t begin, std::int64_t end) const {
+    ReferenceSum expected;
+    for (int round = 0; round < run_.rounds; ++round) {
+      std::vector<std::optional<RankGradient>> gradients(units_[unit].slices.size());
+      for (std::size_t of = 0; of < gradients.size(); ++of) {
+        if (passes(unit, step, round, id(of))) continue;
+        RankGradient gradient{
+            .values = gradient_numbers(unit, step, round, id(of)).values(begin, end),
+            .present = std::vector<char>(static_cast<std::size_t>(end - begin))};
+        for (const Stretch& stretch : stretches(unit, step, round, id(of))) {
+          const std::int64_t last = std::clamp(stretch.end, begin, end);
+          const std::int64_t first = std::clamp(stretch.begin, begin, last);
+          std::fill(gradient.present.begin() + (first - begin),
+                    gradient.present.begin() + (last - begin), 1);
+        }
+        gradients[of] = std::move(gradient);
+      }
+      expected.add_round(units_[unit].order, gradients);
+    }
+    return expected.value();
+  }
+
+  // Everybody of a small unit, one rank in turn of a large one.
+  bool gathers_sum(UnitId unit, int step) const {
+    constexpr std::int64_t kSmall = 1000;
+    return units_[unit].elements() <= Count(kSmall) ||
+           (id(unit) + step) % transport_.world() == rank();
   }
 
   std::string check_sum(UnitId unit, int step) {
     const UnitSpec& spec = units_[unit];
+    const auto differs = [&](const char* what) {
+      return fmt::format("{} of {} ({}) differs in step {}", what, spec.name, text_of(spec.order),
+                         step);
+    };
     const std::int64_t begin = spec.slice_begin(Rank(rank())).value();
-    const std::int64_t end = begin + spec.slices[rank()].value();
-    ReferenceSum expected;
-    for (int round = 0; round < run_.rounds; ++round) {
-      std::vector<Part> parts(spec.slices.size());
-      for (std::size_t of = 0; of < parts.size(); ++of) {
-        if (passes(unit, step, round, id(of))) continue;
-        parts[of] = gradient_numbers(unit, step, round, id(of)).values(begin, end);
-      }
-      expected.add_round(spec.order, parts);
-    }
     const std::int64_t last = std::int64_t{step + 1} * run_.rounds - 1;
     const auto sum = transport_.reduced(unit, last, ample());
     SHARDLIGHT_SAY(sum);
-    const std::vector<float> wanted = expected.value().value_or(std::vector<float>());
-    if (sum->size() != wanted.size() ||
-        (!wanted.empty() && std::memcmp(sum->data(), wanted.data(), sum->size_bytes()) != 0)) {
-      return fmt::format("the sum of {} ({}) differs in step {}", spec.name, text_of(spec.order),
-                         step);
+    const Sum wanted = expected_sum(unit, step, begin, begin + spec.slices[rank()].value());
+    if (!same_bits(*sum, wanted.value_or(std::vector<float>()))) return differs("the sum");
+    if (gathers_sum(unit, step)) {
+      const auto elements = static_cast<std::size_t>(spec.elements().value());
+      const std::vector<float> untouched(elements, -7.0F);
+      std::vector<float> gathered = untouched;
+      const auto any = transport_.gather_reduced(unit, last, gathered, ample());
+      SHARDLIGHT_SAY(any);
+      const Sum whole = expected_sum(unit, step, 0, spec.elements().value());
+      if (*any != whole.has_value()) return differs("whether there is a whole sum");
+      if (!same_bits(gathered, whole.value_or(untouched))) return differs("the whole sum");
+      if (*any) sums_gathered_ += 4 * (spec.elements() - spec.slices[rank()]).value();
     }
     SHARDLIGHT_SAY(transport_.release(unit, last));
     return "";
   }
 
+  // Of this rank's parts, those that lie in other ranks' slices.
+  std::int64_t foreign_elements(UnitId unit, int step, int round) const {
+    const std::int64_t begin = units_[unit].slice_begin(Rank(rank())).value();
+    const std::int64_t end = begin + units_[unit].slices[rank()].value();
+    std::int64_t foreign = 0;
+    for (const Stretch& stretch : stretches(unit, step, round, rank())) {
+      const std::int64_t before = std::min(stretch.end, begin) - std::min(stretch.begin, begin);
+      foreign += before + std::max(stretch.end, end) - std::max(stretch.begin, end);
+    }
+    return foreign;
+  }
+
   std::string traffic_as_expected() const {
-    TrafficCount wanted;
+    TrafficCount wanted{.gathered = Bytes(sums_gathered_)};
     for (UnitId unit = 0; unit < units_.size(); ++unit) {
       const std::int64_t foreign =
           units_[unit].elements().value() - units_[unit].slices[rank()].value();
@@ -172,7 +234,7 @@ class Runner {
         const int round = i % run_.rounds;
         if (passes(unit, step, round, rank())) continue;
         const DType dtype = gradient_numbers(unit, step, round, rank()).dtype;
-        wanted.reduced += layout::bytes_per_element(dtype) * foreign;
+        wanted.reduced += layout::bytes_per_element(dtype) * foreign_elements(unit, step, round);
       }
     }
     const TrafficCount counted = transport_.traffic();
@@ -184,59 +246,10 @@ class Runner {
   const TrainingSteps& run_;
   Transport& transport_;
   const std::vector<UnitSpec>& units_;
+  std::atomic<std::int64_t> sums_gathered_{0};
 };
 
-// Every second rank has nothing.
-std::vector<Count> with_holes(std::int64_t elements, std::int64_t world) {
-  std::vector<Count> slices(static_cast<std::size_t>(world));
-  for (std::int64_t rank = 0; rank < world; rank += 2) slices[rank] = Count(elements);
-  return slices;
-}
-
 }  // namespace
-
-UnitSpec unit_of(std::string name, std::int64_t elements, std::int64_t world) {
-  UnitSpec unit{.name = std::move(name)};
-  const std::int64_t each = divide_up(elements, world);
-  for (std::int64_t rank = 0; rank < world; ++rank) {
-    const std::int64_t left = std::max<std::int64_t>(elements - rank * each, 0);
-    unit.slices.emplace_back(std::min(each, left));
-  }
-  return unit;
-}
-
-std::vector<UnitSpec> units_of_all_shapes(std::int64_t world) {
-  using enum ReduceOrderKind;
-  const std::vector<ReduceOrder> orders = {
-      {.kind = kLinear},
-      {.kind = kGrouped, .group = 1},
-      {.kind = kGrouped, .group = std::min<std::int64_t>(2, world)},
-      {.kind = kGrouped, .group = std::min<std::int64_t>(3, world)},
-      {.kind = kGrouped, .group = world},
-      {.kind = kTree}};
-  std::vector<UnitSpec> units;
-  const auto add = [&](UnitSpec unit) {
-    unit.dtype = kDTypes[units.size() % kDTypes.size()];
-    unit.name = fmt::format("{}.{}", units.size(), unit.name);
-    units.push_back(std::move(unit));
-  };
-  for (const ReduceOrder& order : orders) {
-    for (const std::int64_t elements : {0L, 1L, 77L, 100 * world + 3, 2 * 65'536L + 5}) {
-      UnitSpec unit = unit_of(fmt::format("{}", elements), elements, world);
-      unit.order = order;
-      add(unit);
-    }
-    UnitSpec holes{.name = "holes", .slices = with_holes(130, world), .order = order};
-    add(holes);
-    UnitSpec last{.name = "last", .slices = std::vector<Count>(world), .order = order};
-    last.slices.back() = Count(65'536);
-    add(last);
-  }
-  UnitSpec frozen = unit_of("frozen", 1001, world);
-  frozen.reduces = false;
-  add(frozen);
-  return units;
-}
 
 std::string TrainingSteps::run(Transport& transport) const {
   return Runner(*this, transport).run_all();

@@ -1,18 +1,14 @@
 // A stretch of training as an exchange sees it: steps of several micro-steps, over units of all
-// shapes and orders, each rank in an order of its own and on two lanes at once. What comes out is
-// compared with the reference bit for bit, and the traffic with its formula.
+// shapes and orders, gradients in parts, each rank in an order of its own and on two lanes at once.
+// What comes out is compared with the reference bit for bit, and the traffic with its formula.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "shardlight/comm/transport.h"
+#include "tests/comm/unit_shapes.h"
 
 namespace shardlight::comm {
-
-// Every order over lengths that fill chunks, do not divide and leave slices empty.
-std::vector<UnitSpec> units_of_all_shapes(std::int64_t world);
-UnitSpec unit_of(std::string name, std::int64_t elements, std::int64_t world);
 
 struct TrainingSteps {
   std::uint64_t seed = 1;

@@ -50,7 +50,29 @@ std::vector<std::string> run_processes(std::int64_t world, const std::vector<Uni
   return said;
 }
 
+// Sanitizers take many times as long with many ranks on few cores; the thread sanitizer sees
+// nothing between processes.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kMostRanks = 4;
+constexpr std::int64_t kMostProcesses = 0;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t kMostRanks = 8;
+constexpr std::int64_t kMostProcesses = 8;
+#else
+constexpr std::int64_t kMostRanks = 64;
+constexpr std::int64_t kMostProcesses = 8;
+#endif
+
 }  // namespace
+
+std::vector<WorldCase> worlds(const std::vector<std::int64_t>& sizes) {
+  std::vector<WorldCase> worlds;
+  for (const std::int64_t ranks : sizes) {
+    if (ranks <= kMostRanks) worlds.push_back({WorldKind::kThreads, ranks});
+    if (ranks <= kMostProcesses) worlds.push_back({WorldKind::kProcesses, ranks});
+  }
+  return worlds;
+}
 
 std::string name_of(const WorldCase& world) {
   return (world.kind == WorldKind::kThreads ? "threads" : "shm") + std::to_string(world.ranks);

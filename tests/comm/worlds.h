@@ -21,6 +21,9 @@ struct WorldCase {
 std::string name_of(const WorldCase& world);
 std::ostream& operator<<(std::ostream& out, const WorldCase& world);
 
+// Of each size as threads and as processes, as far as this build can in reasonable time.
+std::vector<WorldCase> worlds(const std::vector<std::int64_t>& sizes);
+
 using RankBody = std::function<std::string(Transport&)>;
 
 // By rank; "" where all went well.
@@ -34,9 +37,9 @@ std::string new_job();
 Deadline ample();
 
 // Leaves the function with the error's text.
-#define SHARDLIGHT_SAY(expression)                                            \
-  do {                                                                        \
-    if (auto to_say = (expression); !to_say) return to_say.error().message(); \
+#define SHARDLIGHT_SAY(expression)                                                   \
+  do {                                                                               \
+    if (const auto& to_say = (expression); !to_say) return to_say.error().message(); \
   } while (false)
 
 }  // namespace shardlight::comm

@@ -1,5 +1,7 @@
 #include "shardlight/comm/decorators/decorator.h"
 
+#include "shardlight/comm/gradient.h"
+
 namespace shardlight::comm {
 
 Operation Decorator::operation(OperationKind kind, UnitId unit, std::size_t bytes) const {
@@ -36,11 +38,8 @@ Result<std::span<const std::byte>> Decorator::view(UnitId unit, std::int64_t ver
 
 Status Decorator::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                          Deadline deadline) {
-  std::size_t bytes = 0;
-  if (unit < units().size() && gradient.data != nullptr) {
-    bytes = static_cast<std::size_t>(layout::bytes_per_element(gradient.dtype).value() *
-                                     units()[unit].elements().value());
-  }
+  const bool sound = unit < units().size() && check_gradient(units()[unit], gradient);
+  const auto bytes = sound ? static_cast<std::size_t>(bytes_of(gradient).value()) : 0;
   return around(operation(OperationKind::kReduce, unit, bytes),
                 [&] { return inner_->reduce(unit, round, fresh, gradient, deadline); });
 }
@@ -48,6 +47,12 @@ Status Decorator::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient g
 Result<std::span<float>> Decorator::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
   return around(operation(OperationKind::kReduced, unit, 0),
                 [&] { return inner_->reduced(unit, round, deadline); });
+}
+
+Result<bool> Decorator::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+                                       Deadline deadline) {
+  return around(operation(OperationKind::kGatherReduced, unit, target.size_bytes()),
+                [&] { return inner_->gather_reduced(unit, round, target, deadline); });
 }
 
 Status Decorator::release(UnitId unit, std::int64_t round) {

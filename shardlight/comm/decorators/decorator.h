@@ -17,6 +17,7 @@ class Decorator : public Transport {
   std::int64_t world() const final { return inner_->world(); }
   const std::vector<UnitSpec>& units() const final { return inner_->units(); }
   std::span<std::byte> shard(UnitId unit) final { return inner_->shard(unit); }
+  std::span<std::byte> whole(UnitId unit) final { return inner_->whole(unit); }
   Status publish(UnitId unit, std::int64_t version) final;
   Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                 Deadline deadline) final;
@@ -25,6 +26,8 @@ class Decorator : public Transport {
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                 Deadline deadline) final;
   Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) final;
+  Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+                              Deadline deadline) final;
   Status release(UnitId unit, std::int64_t round) final;
   Status all_reduce(std::span<double> values, Combine combine, Deadline deadline) final;
   Status broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) final;

@@ -20,9 +20,10 @@ RankFailure unpacked(std::uint64_t word) {
 }
 
 std::string culprit_text(const RankFailure& failure) {
-  const char* what = failure.reason == FailureReason::kDied   ? "died"
-                     : failure.reason == FailureReason::kLeft ? "left"
-                                                              : "did not come in time";
+  const char* what = failure.reason == FailureReason::kDied    ? "died"
+                     : failure.reason == FailureReason::kLeft  ? "left"
+                     : failure.reason == FailureReason::kSizes ? "sent another size"
+                                                               : "did not come in time";
   return fmt::format("rank {} {}", failure.culprit.value(), what);
 }
 

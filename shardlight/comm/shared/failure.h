@@ -10,11 +10,11 @@
 
 namespace shardlight::comm {
 
-enum class FailureReason : std::uint8_t { kDied = 1, kLeft, kDeadline };
+enum class FailureReason : std::uint8_t { kDied = 1, kLeft, kDeadline, kSizes };
 
 struct RankFailure {
   Rank by;       // who noticed
-  Rank culprit;  // who was waited for
+  Rank culprit;  // who was waited for; who sent another size than `by` receives
   FailureReason reason = FailureReason::kDied;
   OperationKind operation = OperationKind::kNone;  // of `by`
   std::uint32_t unit = 0;                          // index + 1, or 0
@@ -24,7 +24,7 @@ struct RankFailure {
 std::uint64_t packed(const RankFailure& failure);
 RankFailure unpacked(std::uint64_t word);
 
-// "rank 1 died", "rank 1 left", "rank 1 did not come in time".
+// "rank 1 died", "rank 1 left", "rank 1 did not come in time"; of kSizes the transport knows more.
 std::string culprit_text(const RankFailure& failure);
 
 }  // namespace shardlight::comm

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+
 #include "shardlight/base/arithmetic.h"
 
 namespace shardlight::comm {
@@ -13,8 +15,8 @@ constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWord = sizeof(Word);
 
 std::string described(const UnitSpec& unit) {
-  std::string text = fmt::format("{} {} {} {}", unit.name, static_cast<int>(unit.dtype),
-                                 text_of(unit.order), unit.reduces);
+  std::string text = fmt::format("{} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
+                                 text_of(unit.order), unit.reduces, unit.whole);
   for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
   return text;
 }
@@ -43,9 +45,11 @@ SharedLayout::SharedLayout(const std::vector<UnitSpec>& units, std::int64_t worl
     UnitPlaces places;
     places.versions = take(kWord * world, kLine);
     places.released = take(kWord * world, kLine);
-    places.shards = take(unit.bytes().value(), kPage);
+    if (unit.whole) places.stride = round_up(unit.bytes().value(), kPage);
+    places.shards = take(unit.whole ? places.stride * world : unit.bytes().value(), kPage);
     if (unit.reduces) {
-      places.chunks = divide_up(unit.elements().value(), kChunkElements);
+      // Of a unit of nothing too, there is to say whether anybody had a gradient.
+      places.chunks = divide_up(std::max<std::int64_t>(unit.elements().value(), 1), kChunkElements);
       places.buffers = reduce_buffers(unit.order, world);
       places.done = take(kWord * places.chunks * world, kLine);
       places.filled = take(4 * places.chunks * places.buffers, kLine);

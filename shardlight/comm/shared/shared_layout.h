@@ -51,7 +51,9 @@ struct alignas(64) RankRecord {
 
 // Point to point, one direction of one pair.
 struct alignas(64) Mailbox {
-  Word sent, taken;
+  Word sent, taken;  // packets
+  // Of the message under way: what its sender sends, and what its receiver wants.
+  std::atomic<std::int64_t> bytes_sent, bytes_wanted;
   std::array<std::byte, kMailboxBytes> bytes;
 };
 
@@ -74,7 +76,9 @@ struct UnitPlaces {
   std::int64_t done = 0;      // Word by chunk, then rank
   std::int64_t filled = 0;    // uint32 by buffer, then chunk: 1 + the round that last added to it
   std::int64_t shards = 0;    // the unit, slice after slice
-  std::int64_t sums = 0;      // fp32, buffer after buffer
+  // From one rank's memory of the unit to the next one's; 0 where they all share one.
+  std::int64_t stride = 0;
+  std::int64_t sums = 0;  // fp32, buffer after buffer
   std::int64_t chunks = 0;
   int buffers = 0;
 };

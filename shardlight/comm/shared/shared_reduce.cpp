@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shardlight/comm/gradient.h"
 #include "shardlight/comm/shared/shared_call.h"
 #include "shardlight/comm/sum.h"
 
@@ -25,12 +26,8 @@ Status SharedTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Grad
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
   const UnitSpec& spec = units_[unit];
   if (!spec.reduces) return user_error("unit", spec.name, "a unit that reduces");
-  if (gradient.data != nullptr && !can_reduce(gradient.dtype)) {
-    return user_error("gradient.dtype", std::string(layout::torch_name(gradient.dtype)),
-                      "float32, float16 or bfloat16");
-  }
-  const Bytes bytes(layout::bytes_per_element(gradient.dtype).value() * spec.elements().value());
-  Call call(record(rank_), operation(OperationKind::kReduce, unit, bytes),
+  SHARDLIGHT_TRY_STATUS(check_gradient(spec, gradient));
+  Call call(record(rank_), operation(OperationKind::kReduce, unit, bytes_of(gradient)),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
   if (fresh) fresh_round_[unit] = round;
@@ -49,21 +46,16 @@ Status SharedTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Grad
                       .gradient = gradient},
                      call));
   }
-  if (gradient.data != nullptr) {
-    const std::int64_t own = spec.slices[rank_.value()].value();
-    bytes_reduced_ +=
-        layout::bytes_per_element(gradient.dtype).value() * (spec.elements().value() - own);
-  }
+  bytes_reduced_ +=
+      bytes_outside(gradient, spec.slice_begin(rank_), spec.slices[rank_.value()]).value();
   return {};
 }
 
-// The sum of the last round may be overwritten when its owners have used it.
+// The last sum may be overwritten when everybody has read what it needs of it.
 Status SharedTransport::await_releases(UnitId unit, std::int64_t round, Call& call) {
-  const UnitSpec& spec = units_[unit];
-  for (std::int64_t owner = 0; owner < world_; ++owner) {
-    if (spec.slices[owner] == Count(0)) continue;
-    SHARDLIGHT_TRY_STATUS(await(word(layout_.places(unit).released, owner),
-                                static_cast<std::uint32_t>(round), Rank(owner), call));
+  for (std::int64_t reader = 0; reader < world_; ++reader) {
+    SHARDLIGHT_TRY_STATUS(await(word(layout_.places(unit).released, reader),
+                                static_cast<std::uint32_t>(round), Rank(reader), call));
   }
   return {};
 }
@@ -97,41 +89,74 @@ void SharedTransport::add(const Chunk& chunk, const ReduceStep& step) {
   const auto floats = [&](int buffer) {
     return at<float>(chunk.places.sums) + buffer * unit_elements + chunk.begin;
   };
-  const bool own = step.source == kOwnGradient;
-  if (own ? chunk.gradient.data == nullptr : empty(step.source)) return;
-  const layout::DType dtype = own ? chunk.gradient.dtype : layout::DType::kFloat32;
-  const void* source = own ? static_cast<const std::byte*>(chunk.gradient.data) +
-                                 chunk.begin * layout::bytes_per_element(dtype).value()
-                           : static_cast<const void*>(floats(step.source));
-  if (empty(step.target)) {
-    store_as_float(floats(step.target), source, dtype, chunk.elements);
+  float* target = floats(step.target);
+  const bool store = empty(step.target);
+  if (step.source == kOwnGradient) {
+    if (chunk.gradient.parts.empty()) return;
+    (store ? store_parts : add_parts)(target, chunk.gradient, chunk.begin, chunk.elements);
   } else {
-    add_as_float(floats(step.target), source, dtype, chunk.elements);
+    if (empty(step.source)) return;
+    (store ? store_as_float : add_as_float)(target, floats(step.source), layout::DType::kFloat32,
+                                            chunk.elements);
   }
   filled(step.target) = chunk.round + 1;
 }
 
+Status SharedTransport::check_sum(UnitId unit, std::int64_t round) const {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  if (!units_[unit].reduces) return user_error("unit", units_[unit].name, "a unit that reduces");
+  const Word& released = word(layout_.places(unit).released, rank_.value());
+  if (!released.reached(static_cast<std::uint32_t>(round) + 1)) return {};
+  return user_error("round", fmt::to_string(round), "one whose sum this rank has not released");
+}
+
+Result<bool> SharedTransport::await_sum(UnitId unit, std::int64_t round, std::int64_t begin,
+                                        std::int64_t elements, Call& call) {
+  const UnitPlaces& places = layout_.places(unit);
+  const std::int64_t first = begin / kChunkElements;
+  const std::int64_t last = (begin + std::max<std::int64_t>(elements, 1) - 1) / kChunkElements;
+  for (std::int64_t i = first; i <= last; ++i) {
+    SHARDLIGHT_TRY_STATUS(await(word(places.done, i * world_ + world_ - 1),
+                                static_cast<std::uint32_t>(round) + 1, Rank(world_ - 1), call));
+  }
+  const std::uint32_t since = static_cast<std::uint32_t>(fresh_round_[unit]) + 1;
+  const std::uint32_t filled = at<std::uint32_t>(places.filled)[first];
+  return static_cast<std::int32_t>(filled - since) >= 0;
+}
+
 Result<std::span<float>> SharedTransport::reduced(UnitId unit, std::int64_t round,
                                                   Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units_[unit];
-  if (!spec.reduces) return user_error("unit", spec.name, "a unit that reduces");
   const std::int64_t begin = spec.slice_begin(rank_).value();
   const std::int64_t elements = spec.slices[rank_.value()].value();
   Call call(record(rank_), operation(OperationKind::kReduced, unit, Bytes(4 * elements)),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
   if (elements == 0) return std::span<float>();
-  const UnitPlaces& places = layout_.places(unit);
-  const std::int64_t first = begin / kChunkElements;
-  for (std::int64_t i = first; i <= (begin + elements - 1) / kChunkElements; ++i) {
-    SHARDLIGHT_TRY_STATUS(await(word(places.done, i * world_ + world_ - 1),
-                                static_cast<std::uint32_t>(round) + 1, Rank(world_ - 1), call));
+  SHARDLIGHT_TRY(const bool any, await_sum(unit, round, begin, elements, call));
+  if (!any) return std::span<float>();
+  return std::span<float>(at<float>(layout_.places(unit).sums) + begin,
+                          static_cast<std::size_t>(elements));
+}
+
+Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
+                                             std::span<float> target, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
+  const UnitSpec& spec = units_[unit];
+  const std::int64_t elements = spec.elements().value();
+  if (target.size() != static_cast<std::size_t>(elements)) {
+    return user_error("target", fmt::format("{} elements", target.size()),
+                      fmt::format("the unit's {}", elements));
   }
-  const std::uint32_t since = static_cast<std::uint32_t>(fresh_round_[unit]) + 1;
-  const std::uint32_t filled = at<std::uint32_t>(places.filled)[first];
-  if (static_cast<std::int32_t>(filled - since) < 0) return std::span<float>();
-  return std::span<float>(at<float>(places.sums) + begin, static_cast<std::size_t>(elements));
+  Call call(record(rank_), operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)),
+            static_cast<std::uint32_t>(unit + 1), deadline);
+  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  SHARDLIGHT_TRY(const bool any, await_sum(unit, round, 0, elements, call));
+  if (!any) return false;
+  copy_bytes(target.data(), at<float>(layout_.places(unit).sums), 4 * elements);
+  bytes_gathered_ += 4 * (elements - spec.slices[rank_.value()].value());
+  return true;
 }
 
 Status SharedTransport::release(UnitId unit, std::int64_t round) {

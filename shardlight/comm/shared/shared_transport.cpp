@@ -59,11 +59,22 @@ Operation SharedTransport::operation(OperationKind kind, UnitId unit, Bytes byte
   return {.kind = kind, .unit = units_[unit].name, .bytes = bytes};
 }
 
-std::span<std::byte> SharedTransport::shard(UnitId unit) {
+std::span<std::byte> SharedTransport::slice(UnitId unit, Rank owner) const {
   const UnitSpec& spec = units_[unit];
+  const UnitPlaces& places = layout_.places(unit);
   const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-  return {at<std::byte>(layout_.places(unit).shards) + spec.slice_begin(rank_).value() * each,
-          static_cast<std::size_t>(spec.slices[rank_.value()].value() * each)};
+  const std::int64_t begin = spec.slice_begin(owner).value() * each;
+  return {at<std::byte>(places.shards + places.stride * owner.value() + begin),
+          static_cast<std::size_t>(spec.slices[owner.value()].value() * each)};
+}
+
+std::span<std::byte> SharedTransport::shard(UnitId unit) { return slice(unit, rank_); }
+
+std::span<std::byte> SharedTransport::whole(UnitId unit) {
+  if (unit >= units_.size() || !units_[unit].whole) return {};
+  const UnitPlaces& places = layout_.places(unit);
+  return {at<std::byte>(places.shards + places.stride * rank_.value()),
+          static_cast<std::size_t>(units_[unit].bytes().value())};
 }
 
 Status SharedTransport::publish(UnitId unit, std::int64_t version) {
@@ -90,15 +101,16 @@ Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std:
   Call call(record(rank_), operation(OperationKind::kGather, unit, spec.bytes()),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
+  const bool in_place = spec.whole && target.data() == whole(unit).data();
   const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-  const auto* shards = at<std::byte>(layout_.places(unit).shards);
   // Each rank begins with its own slice, so that they do not all read the same one.
   for (std::int64_t i = 0; i < world_; ++i) {
     const Rank owner((rank_.value() + i) % world_);
     SHARDLIGHT_TRY_STATUS(await_slice(unit, version, owner, call));
-    const std::int64_t begin = spec.slice_begin(owner).value() * each;
-    const std::int64_t bytes = spec.slices[owner.value()].value() * each;
-    copy_bytes(target.data() + begin, shards + begin, bytes);
+    if (owner == rank_ && in_place) continue;
+    const std::span<const std::byte> from = slice(unit, owner);
+    const auto bytes = static_cast<std::int64_t>(from.size());
+    copy_bytes(target.data() + spec.slice_begin(owner).value() * each, from.data(), bytes);
     if (owner != rank_) bytes_gathered_ += bytes;
   }
   return {};
@@ -107,6 +119,8 @@ Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std:
 Result<std::span<const std::byte>> SharedTransport::view(UnitId unit, std::int64_t version,
                                                          Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  // Its slices stand in as many places as there are ranks.
+  if (units_[unit].whole) return std::span<const std::byte>();
   Call call(record(rank_), operation(OperationKind::kGather, unit, units_[unit].bytes()),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
@@ -178,62 +192,32 @@ Status SharedTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadlin
   return {};
 }
 
-Status SharedTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
-  Call call(record(rank_),
-            {.kind = OperationKind::kSend, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))},
-            0, deadline);
-  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
-  auto& box = *at<Mailbox>(layout_.mailbox(rank_.value(), to.value()));
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
-    SHARDLIGHT_TRY_STATUS(await(box.taken, box.sent.load(), to, call));
-    std::memcpy(box.bytes.data(), bytes.data() + begin,
-                std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
-    box.sent.add(1);
-  }
-  return {};
-}
-
-Status SharedTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
-  Call call(
-      record(rank_),
-      {.kind = OperationKind::kReceive, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))}, 0,
-      deadline);
-  SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
-  auto& box = *at<Mailbox>(layout_.mailbox(from.value(), rank_.value()));
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kMailboxBytes) {
-    SHARDLIGHT_TRY_STATUS(await(box.sent, box.taken.load() + 1, from, call));
-    std::memcpy(bytes.data() + begin, box.bytes.data(),
-                std::min<std::size_t>(kMailboxBytes, bytes.size() - begin));
-    box.taken.add(1);
-  }
-  return {};
-}
-
 TrafficCount SharedTransport::traffic() const {
   return {.gathered = Bytes(bytes_gathered_.load()), .reduced = Bytes(bytes_reduced_.load())};
 }
 
-void SharedTransport::populate_own() const {
+void SharedTransport::populate(std::span<const std::byte> memory) const {
+  segment_->populate(Bytes(memory.data() - segment_->data()),
+                     Bytes(static_cast<std::int64_t>(memory.size())));
+}
+
+void SharedTransport::populate_own() {
   for (UnitId unit = 0; unit < units_.size(); ++unit) {
     const UnitSpec& spec = units_[unit];
     const UnitPlaces& places = layout_.places(unit);
-    const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-    const std::int64_t begin = spec.slice_begin(rank_).value();
-    const std::int64_t elements = spec.slices[rank_.value()].value();
-    segment_->populate(Bytes(places.shards + begin * each), Bytes(elements * each));
+    populate(spec.whole ? whole(unit) : shard(unit));
     for (int buffer = 0; buffer < places.buffers; ++buffer) {
-      const std::int64_t sums = places.sums + 4 * (buffer * spec.elements().value() + begin);
-      segment_->populate(Bytes(sums), Bytes(4 * elements));
+      const std::int64_t begin = buffer * spec.elements().value() + spec.slice_begin(rank_).value();
+      segment_->populate(Bytes(places.sums + 4 * begin),
+                         Bytes(4 * spec.slices[rank_.value()].value()));
     }
   }
 }
 
-void SharedTransport::populate_all() const {
+void SharedTransport::populate_others() const {
   for (UnitId unit = 0; unit < units_.size(); ++unit) {
     const UnitPlaces& places = layout_.places(unit);
-    segment_->populate(Bytes(places.shards), units_[unit].bytes());
+    for (std::int64_t owner = 0; owner < world_; ++owner) populate(slice(unit, Rank(owner)));
     segment_->populate(Bytes(places.sums),
                        Bytes(4 * units_[unit].elements().value() * places.buffers));
   }
@@ -243,7 +227,7 @@ Status SharedTransport::meet(Deadline deadline) {
   populate_own();
   Call call(record(rank_), {.kind = OperationKind::kConnect}, 0, deadline);
   SHARDLIGHT_TRY_STATUS(enter_barrier(call));
-  populate_all();
+  populate_others();
   return {};
 }
 

@@ -37,6 +37,7 @@ class SharedTransport final : public Transport {
 
   std::span<std::byte> shard(UnitId unit) override;
   Status publish(UnitId unit, std::int64_t version) override;
+  std::span<std::byte> whole(UnitId unit) override;
   Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                 Deadline deadline) override;
   Result<std::span<const std::byte>> view(UnitId unit, std::int64_t version,
@@ -44,6 +45,8 @@ class SharedTransport final : public Transport {
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                 Deadline deadline) override;
   Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) override;
+  Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+                              Deadline deadline) override;
   Status release(UnitId unit, std::int64_t round) override;
   Status all_reduce(std::span<double> values, Combine combine, Deadline deadline) override;
   Status broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) override;
@@ -53,10 +56,9 @@ class SharedTransport final : public Transport {
   TrafficCount traffic() const override;
   std::string rank_table() const override;
 
-  // Faults in this rank's slices and sums, so that the pages lie near it and nobody pays for them
-  // later; and then all units, for the page table of this process.
-  void populate_own() const;
-  void populate_all() const;
+  // Faults in this rank's memory of units and sums, so that the pages lie near it and nobody pays
+  // for them later.
+  void populate_own();
   // Until all ranks have made their transports; the last part of connecting.
   Status meet(Deadline deadline);
 
@@ -64,6 +66,10 @@ class SharedTransport final : public Transport {
   class Call;
   class Watch;
   struct Chunk;
+
+  void populate(std::span<const std::byte> memory) const;
+  // What it reads of the others' memory, for the page table of this process.
+  void populate_others() const;
 
   template <class T>
   T* at(std::int64_t offset) const {
@@ -78,7 +84,13 @@ class SharedTransport final : public Transport {
   Status check_peer(const char* field, Rank peer) const;
   // The error of an earlier failure, of whichever rank.
   Status check_alive(const Operation& operation) const;
+  Status check_sum(UnitId unit, std::int64_t round) const;
   Operation operation(OperationKind kind, UnitId unit, Bytes bytes) const;
+  // A unit's elements of `owner`, where `owner` writes them.
+  std::span<std::byte> slice(UnitId unit, Rank owner) const;
+  Mailbox& mailbox(Rank from, Rank to) const {
+    return *at<Mailbox>(layout_.mailbox(from.value(), to.value()));
+  }
   // Whether `rank` has yet to enter the barrier that `waiting` is at.
   bool missing_at_barrier(Rank rank, Rank waiting) const;
   std::optional<Rank> first_missing_at_barrier(Rank waiting) const;
@@ -93,9 +105,14 @@ class SharedTransport final : public Transport {
   // Tells all ranks, unless an earlier failure has; the error of whichever came first.
   Error fail(const Call& call, Rank culprit, FailureReason reason);
   Error error_of(const Operation& operation, std::uint64_t failure) const;
+  std::string cause_text(const RankFailure& failure) const;
   Status enter_barrier(Call& call);
   Status await_slice(UnitId unit, std::int64_t version, Rank owner, Call& call);
   Status await_releases(UnitId unit, std::int64_t round, Call& call);
+  // Until the sum of elements [begin, begin + elements) is complete; whether anybody had a
+  // gradient.
+  Result<bool> await_sum(UnitId unit, std::int64_t round, std::int64_t begin, std::int64_t elements,
+                         Call& call);
   Status reduce_chunk(const Chunk& chunk, Call& call);
   void add(const Chunk& chunk, const ReduceStep& step);
 

@@ -120,7 +120,7 @@ Error SharedTransport::fail(const Call& call, Rank culprit, FailureReason reason
   if (!control().failure.compare_exchange_strong(first, packed(failure))) {
     return error_of(call.operation(), first);
   }
-  std::string detail = culprit_text(failure);
+  std::string detail = cause_text(failure);
   if (reason == FailureReason::kDeadline) {
     detail = fmt::format("rank {} did not come within {:g} s; it is {}", culprit.value(),
                          call.deadline().limit().count(), activity(culprit));
@@ -131,12 +131,19 @@ Error SharedTransport::fail(const Call& call, Rank culprit, FailureReason reason
                             detail, Unusable::kCommunicator);
 }
 
+std::string SharedTransport::cause_text(const RankFailure& failure) const {
+  if (failure.reason != FailureReason::kSizes) return culprit_text(failure);
+  const Mailbox& box = mailbox(failure.culprit, failure.by);
+  return fmt::format("rank {} sends {} bytes, rank {} receives {}", failure.culprit.value(),
+                     box.bytes_sent.load(), failure.by.value(), box.bytes_wanted.load());
+}
+
 Error SharedTransport::error_of(const Operation& operation, std::uint64_t word) const {
   const RankFailure failure = unpacked(word);
   const std::string unit = failure.unit == 0 ? "" : units_[failure.unit - 1].name;
   return Error::environment(
       {.rank = rank_, .unit = operation.unit, .operation = std::string(name_of(operation.kind))},
-      fmt::format("{}, as rank {} found in {}", culprit_text(failure), failure.by.value(),
+      fmt::format("{}, as rank {} found in {}", cause_text(failure), failure.by.value(),
                   text_of({.kind = failure.operation, .unit = unit})),
       Unusable::kCommunicator);
 }

@@ -15,7 +15,7 @@ namespace shardlight::comm {
 
 struct Hello {
   static constexpr std::uint64_t kMagic = 0x6c72616873686d31;  // "1mhsharl"
-  static constexpr std::uint32_t kProtocol = 1;  // of this folder and of shared/: layout, meaning
+  static constexpr std::uint32_t kProtocol = 2;  // of this folder and of shared/: layout, meaning
 
   std::uint64_t magic = kMagic;
   std::uint32_t protocol = kProtocol;

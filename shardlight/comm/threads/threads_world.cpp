@@ -25,7 +25,7 @@ Result<std::vector<std::unique_ptr<Transport>>> make_threads_world(
   for (std::int64_t rank = 0; rank < world; ++rank) {
     auto transport = std::make_unique<SharedTransport>(segment, units, Rank(rank), world,
                                                        std::make_unique<Immortal>());
-    if (rank == 0) transport->populate_all();
+    transport->populate_own();
     ranks.push_back(std::move(transport));
   }
   return ranks;
