@@ -1,0 +1,39 @@
+#include "shardlight/engine/agreement.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace shardlight::engine {
+
+Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
+  std::array<double, 2> flags = {mine.late ? 1.0 : 0.0, mine.unused ? 1.0 : 0.0};
+  SHARDLIGHT_TRY_STATUS(transport.all_reduce(flags, comm::Combine::kMax, deadline));
+  return StepFlags{.late = flags[0] > 0, .unused = flags[1] > 0};
+}
+
+Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::Deadline deadline) {
+  constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce;
+  for (std::size_t begin = 0; begin < used.size(); begin += kAtOnce) {
+    const std::size_t size = std::min(kAtOnce, used.size() - begin);
+    std::array<double, kAtOnce> values = {};
+    for (std::size_t i = 0; i < size; ++i) values.at(i) = used[begin + i] ? 1 : 0;
+    SHARDLIGHT_TRY_STATUS(
+        transport.all_reduce(std::span(values).first(size), comm::Combine::kMax, deadline));
+    for (std::size_t i = 0; i < size; ++i) used[begin + i] = values.at(i) > 0;
+  }
+  return {};
+}
+
+Result<NormAgreement> agree_on_norm(comm::Transport& transport, const ExactSum& squares,
+                                    bool finite, comm::Deadline deadline) {
+  std::array<double, ExactSum::kDigits + 1> values = {};
+  std::ranges::copy(squares.digits(), values.begin());
+  values.back() = finite ? 0 : 1;
+  SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kSum, deadline));
+  const auto digits = std::span<const double>(values).first(ExactSum::kDigits);
+  return NormAgreement{.norm = std::sqrt(ExactSum::from_digits(digits).value()),
+                       .finite = values.back() == 0};
+}
+
+}  // namespace shardlight::engine

@@ -1,0 +1,70 @@
+#include "shardlight/engine/engine.h"
+
+#include <utility>
+
+#include "shardlight/engine/engine_impl.h"
+
+namespace shardlight::engine {
+namespace {
+
+template <class T>
+T or_throw(Result<T> result) {
+  if (!result) throw std::move(result).error();
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+}  // namespace
+
+struct Engine::Gathered::Held {
+  Residency* residency;
+  std::vector<layout::UnitIndex> units;
+};
+
+Engine::Gathered::Gathered(std::unique_ptr<Held> held) : held_(std::move(held)) {}
+Engine::Gathered::Gathered(Gathered&&) noexcept = default;
+
+Engine::Gathered::~Gathered() {
+  if (!held_) return;
+  for (const layout::UnitIndex unit : held_->units) held_->residency->unhold(unit);
+}
+
+Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
+               const Optimizer& optimizer, const Options& options)
+    : impl_(or_throw(Impl::create(parameters, buffers, optimizer, options))) {}
+
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+
+void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
+
+StepReport Engine::step() { return or_throw(impl_->step()); }
+
+Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters) {
+  auto held = std::make_unique<Gathered::Held>();
+  held->residency = &impl_->residency();
+  Gathered scope(std::move(held));
+  for (const at::Tensor& tensor : parameters) {
+    const layout::UnitIndex unit = or_throw(impl_->find(tensor)).unit;
+    or_throw(impl_->residency().hold(unit));
+    scope.held_->units.push_back(unit);
+  }
+  return scope;
+}
+
+at::Tensor Engine::gradient(const at::Tensor& parameter) {
+  return or_throw(impl_->gradient(or_throw(impl_->find(parameter))));
+}
+
+at::Tensor Engine::optimizer_state(const at::Tensor& parameter, const std::string& name) {
+  return or_throw(impl_->optimizer_state(or_throw(impl_->find(parameter)), name));
+}
+
+MemoryReport Engine::memory() const { return impl_->memory(); }
+TrafficReport Engine::traffic() const { return impl_->traffic(); }
+Rank Engine::rank() const { return impl_->layout().rank; }
+std::int64_t Engine::world() const { return impl_->layout().world; }
+comm::Transport& Engine::transport() { return impl_->transport(); }
+void Engine::close() { or_throw(impl_->close()); }
+
+}  // namespace shardlight::engine

@@ -1,0 +1,133 @@
+// Shardlight's engine: trains any torch module with ZeRO. It takes over the memory of the module's
+// parameters; the module itself, its forward and the loss stay as they are:
+//   shardlight::Engine engine(model, shardlight::AdamW{.lr = 3e-4}, {.stage = 3});
+//   engine.backward(loss_fn(model->forward(x), y));  engine.step();
+// Throws shardlight::Error. All ranks make the same calls of it, one thread a rank. Model and engine
+// may end in any order.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardlight/engine/options.h"
+#include "shardlight/memory/account.h"
+
+namespace shardlight::engine {
+
+struct StepReport {
+  std::int64_t step = 0;     // from 1 on
+  double lr_factor = 1;      // of the schedule
+  double gradient_norm = 0;  // of the mean gradient, over all parameters, before clipping
+  // A gradient was not finite, on some rank: no rank stepped.
+  bool skipped = false;
+};
+
+struct TagReport {
+  memory::Tag tag;
+  memory::Level bytes;
+  // What the ledger and its residual lines say the tag holds between steps; none where it says
+  // nothing. docs/engine.md.
+  std::optional<Bytes> ledger;
+};
+
+struct MemoryReport {
+  std::vector<TagReport> tags;
+  memory::Level total;
+};
+
+struct TrafficReport {
+  comm::TrafficCount moved;    // where bytes move, since the engine began
+  comm::TrafficCount planned;  // by what was done: gathers and reductions of whole units
+  std::int64_t gathers = 0;
+  Seconds gather_waited{0};  // forward and backward waited for gathers
+  Bytes gathered_peak;       // of units gathered at once
+};
+
+class Engine {
+ public:
+  // `model` is a torch::nn::Module holder or shared pointer, or anything whose named_parameters()
+  // and named_buffers() are lists of names and tensors.
+  template <class Model>
+  Engine(const std::shared_ptr<Model>& model, const Optimizer& optimizer,
+         const Options& options = {})
+      : Engine(named(model->named_parameters()), named(model->named_buffers()), optimizer,
+               options) {}
+
+  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+  Engine(const NamedTensors& parameters, const NamedTensors& buffers, const Optimizer& optimizer,
+         const Options& options = {});
+  // As close(); an error that stands in its way is logged.
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // loss.backward(), and raises what went wrong on the way. `loss` is a scalar; gradients are
+  // averaged over ranks and micro-steps by the engine.
+  void backward(const at::Tensor& loss);
+  // After as many backward passes as `accumulation` says.
+  StepReport step();
+
+  // While it lives, the parameters have their whole values and may be read outside of operators.
+  class Gathered {
+   public:
+    Gathered(Gathered&&) noexcept;
+    ~Gathered();
+    Gathered& operator=(Gathered&&) = delete;
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+   private:
+    friend class Engine;
+    struct Held;
+    explicit Gathered(std::unique_ptr<Held> held);
+    std::unique_ptr<Held> held_;
+  };
+  // Errors: a tensor that is no parameter of this engine; more than `gathered_bytes` hold.
+  Gathered gathered(const std::vector<at::Tensor>& parameters);
+
+  // A copy of the mean gradient of a parameter over ranks and micro-steps; between the last
+  // backward and step(), on all ranks.
+  at::Tensor gradient(const at::Tensor& parameter);
+  // A copy of an optimizer state of the whole parameter, as in "exp_avg"; collective.
+  at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
+
+  MemoryReport memory() const;
+  TrafficReport traffic() const;
+  Rank rank() const;
+  std::int64_t world() const;
+  // For small collectives of the caller's own, on all ranks alike.
+  comm::Transport& transport();
+
+  // Gives the model memory of its own with its values; nothing of the engine can be used after. All
+  // ranks together.
+  void close();
+
+ private:
+  template <class Tensors>
+  static NamedTensors named(const Tensors& tensors) {
+    NamedTensors list;
+    for (const auto& item : tensors) list.emplace_back(item.key(), item.value());
+    return list;
+  }
+
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardlight::engine
+
+namespace shardlight {
+
+using engine::Adam;
+using engine::AdamW;
+using engine::Engine;
+using engine::Options;
+using engine::SGD;
+
+}  // namespace shardlight

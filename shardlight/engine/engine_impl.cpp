@@ -1,0 +1,152 @@
+#include "shardlight/engine/engine_impl.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/record_function.h>
+
+#include <mutex>
+#include <utility>
+
+#include "shardlight/base/random.h"
+#include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/telemetry/log.h"
+
+namespace shardlight::engine {
+
+Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
+                                                           const NamedTensors& buffers,
+                                                           const Optimizer& optimizer,
+                                                           const Options& options) {
+  SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
+  std::unique_ptr<Impl> impl(new Impl(options));
+  SHARDLIGHT_TRY_STATUS(impl->start(parameters, optimizer));
+  SHARDLIGHT_TRY_STATUS(impl->take_buffers(buffers));
+  return impl;
+}
+
+Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& optimizer) {
+  const at::DisableRecordFunctionGuard unrecorded;
+  if (!options_.ranks) {
+    SHARDLIGHT_TRY(options_.ranks, ranks_of_host(options_.deadline));
+  }
+  SHARDLIGHT_TRY(auto adopted, adopt(parameters));
+  parameters_ = std::move(adopted.parameters);
+  SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
+                                  options_.ranks->world));
+  SHARDLIGHT_TRY(transport_, options_.ranks->connect(unit_specs(*layout_)));
+  account_transport(1);
+  SHARDLIGHT_TRY(residency_,
+                 Residency::create(*layout_, options_, parameters_, *transport_, account_));
+  SHARDLIGHT_TRY(gradients_,
+                 Gradients::create(*layout_, options_, parameters_, *transport_, account_));
+  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, account_));
+  for (const auto& parameter : parameters_) {
+    if (!parameter->tensor.requires_grad()) continue;
+    on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });
+  }
+  touch_.emplace();
+  seed_micro_step();
+  return {};
+}
+
+// All ranks start from rank 0's buffers; from then on each rank's are its own.
+Status Engine::Impl::take_buffers(const NamedTensors& buffers) {
+  for (const auto& [name, tensor] : buffers) {
+    if (!tensor.defined() || tensor.numel() == 0) continue;
+    if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense()) {
+      return user_error("buffer " + name, tensor.toString(), "a dense tensor on the CPU");
+    }
+    const std::span<std::byte> bytes(static_cast<std::byte*>(tensor.mutable_data_ptr()),
+                                     tensor.nbytes());
+    SHARDLIGHT_TRY_STATUS(transport_->broadcast(bytes, Rank(0), deadline()));
+  }
+  return {};
+}
+
+Engine::Impl::~Impl() {
+  if (auto closed = close(); !closed) {
+    const auto level = telemetry::log_level(Environment::of_process());
+    telemetry::Logger(level.value_or(telemetry::LogLevel::kWarn), layout_->rank)
+        .error(closed.error().message());
+  }
+}
+
+Status Engine::Impl::close() {
+  if (closed_ || !residency_) return {};
+  closed_ = true;
+  const at::DisableRecordFunctionGuard unrecorded;
+  for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
+  touch_.reset();
+  auto whole = residency_->let_go();
+  // Others may still read this rank's shards.
+  if (whole) whole = transport_->barrier(deadline());
+  account_transport(-1);
+  return whole;
+}
+
+Status Engine::Impl::check() const {
+  if (closed_) return user_error("engine", "closed", "an engine that is open");
+  if (error_) return Failure(*error_);
+  if (auto error = residency_->error()) return Failure(*error);
+  return {};
+}
+
+void Engine::Impl::arrive(const ManagedParameter& parameter) {
+  if (!in_backward_) {
+    in_backward_ = true;
+    at_end_of_backward([this] { backward_ended(); });
+  }
+  if (auto taken = gradients_->arrive(parameter); !taken) {
+    error_ = taken.error();
+    throw std::move(taken).error();
+  }
+}
+
+void Engine::Impl::backward_ended() {
+  in_backward_ = false;
+  ++backwards_;
+  if (auto ended = gradients_->end_backward(); !ended) {
+    error_ = ended.error();
+    throw std::move(ended).error();
+  }
+  seed_micro_step();
+}
+
+void Engine::Impl::backward(const at::Tensor& loss) {
+  if (auto fine = check(); !fine) throw std::move(fine).error();
+  const std::int64_t before = backwards_;
+  try {
+    loss.backward();
+    // A backward that reached none of the parameters is a micro-step all the same.
+    if (backwards_ == before) backward_ended();
+  } catch (const c10::Error&) {
+    // A storage of ours threw: the reason is better than what torch makes of it.
+    in_backward_ = false;
+    if (auto fine = check(); !fine) throw std::move(fine).error();
+    throw;
+  }
+}
+
+// Torch's generator from (seed, step, global micro-batch), so that dropout depends on neither the
+// stage nor the number of ranks.
+void Engine::Impl::seed_micro_step() const {
+  if (!options_.seed) return;
+  const std::int64_t micro_batch =
+      layout_->rank.value() * options_.accumulation + gradients_->micro_steps();
+  const CounterRandom random(*options_.seed, static_cast<std::uint64_t>(steps_));
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(
+      random.bits(static_cast<std::uint64_t>(micro_batch)));
+}
+
+Result<ManagedParameter> Engine::Impl::find(const at::Tensor& tensor) const {
+  SHARDLIGHT_TRY_STATUS(check());
+  const ManagedParameter* parameter = tensor.defined() ? managed_parameter(tensor) : nullptr;
+  if (parameter == nullptr || parameter->residency != residency_.get()) {
+    return user_error("tensor", tensor.defined() ? tensor.toString() : "undefined",
+                      "a parameter of this engine's model");
+  }
+  return *parameter;
+}
+
+}  // namespace shardlight::engine

@@ -1,0 +1,79 @@
+// Internal to the engine: its parts and their order of work. What a step does is in
+// engine_step.cpp, what is reported of it in engine_report.cpp. Results, not exceptions: engine.cpp
+// throws them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardlight/engine/agreement.h"
+#include "shardlight/engine/engine.h"
+#include "shardlight/engine/gradients.h"
+#include "shardlight/engine/optimizer_states.h"
+#include "shardlight/engine/residency.h"
+#include "shardlight/engine/touch.h"
+
+namespace shardlight::engine {
+
+class Engine::Impl {
+ public:
+  static Result<std::unique_ptr<Impl>> create(const NamedTensors& parameters,
+                                              const NamedTensors& buffers,
+                                              const Optimizer& optimizer, const Options& options);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+
+  void backward(const at::Tensor& loss);
+  Result<StepReport> step();
+  Status close();
+
+  // The parameter that a tensor is, or a user error.
+  Result<ManagedParameter> find(const at::Tensor& tensor) const;
+  Result<at::Tensor> gradient(const ManagedParameter& parameter);
+  Result<at::Tensor> optimizer_state(const ManagedParameter& parameter, const std::string& name);
+
+  MemoryReport memory() const;
+  TrafficReport traffic() const;
+  const ModelLayout& layout() const { return *layout_; }
+  Residency& residency() { return *residency_; }
+  comm::Transport& transport() { return *transport_; }
+
+ private:
+  explicit Impl(const Options& options) : options_(options) {}
+  Status start(const NamedTensors& parameters, const Optimizer& optimizer);
+  Status take_buffers(const NamedTensors& buffers);
+  void account_transport(int sign);
+  void arrive(const ManagedParameter& parameter);
+  void backward_ended();
+  void seed_micro_step() const;
+  Status check() const;
+  Status check_step() const;
+  Result<NormAgreement> norm();
+  Status step_unit(layout::UnitIndex unit, double scale, double clip, double lr_factor,
+                   const std::vector<bool>& used);
+  std::optional<Bytes> ledger(memory::Tag tag) const;
+  double mean_factor() const;
+  comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }
+
+  Options options_;
+  memory::Account account_;
+  ManagedParameters parameters_;
+  std::optional<ModelLayout> layout_;
+  std::unique_ptr<comm::Transport> transport_;
+  std::unique_ptr<Residency> residency_;
+  std::optional<Gradients> gradients_;
+  std::optional<OptimizerStates> states_;
+  std::optional<Touch> touch_;
+  std::optional<Error> error_;  // the first one; nothing works after it
+  bool in_backward_ = false;
+  bool closed_ = false;
+  std::int64_t backwards_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace shardlight::engine

@@ -1,0 +1,111 @@
+// The step: from reduced gradients to published parameters. One path for every placement.
+#include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+
+#include "shardlight/engine/agreement.h"
+#include "shardlight/engine/engine_impl.h"
+
+namespace shardlight::engine {
+namespace {
+
+void multiply(std::span<float> values, double factor) {
+  if (factor == 1 || values.empty()) return;
+  at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat).mul_(factor);
+}
+
+}  // namespace
+
+double Engine::Impl::mean_factor() const {
+  return 1.0 / (static_cast<double>(layout_->world) * static_cast<double>(options_.accumulation));
+}
+
+Status Engine::Impl::check_step() const {
+  SHARDLIGHT_TRY_STATUS(check());
+  if (gradients_->micro_steps() != options_.accumulation) {
+    return user_error("accumulation", std::to_string(options_.accumulation),
+                      "step() after as many backward passes; there were " +
+                          std::to_string(gradients_->micro_steps()));
+  }
+  for (const auto& parameter : parameters_) {
+    if (intact(*parameter)) continue;
+    return user_error("parameter " + parameter->name, "with another memory than before",
+                      "one that is changed in place: the engine keeps its memory");
+  }
+  return {};
+}
+
+Result<NormAgreement> Engine::Impl::norm() {
+  ExactSum squares;
+  bool finite = true;
+  for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
+    if (!layout_->units[unit].trainable) continue;
+    SHARDLIGHT_TRY(const auto slice, gradients_->slice(unit));
+    finite = squares.add_squares(slice) && finite;
+  }
+  SHARDLIGHT_TRY(auto agreed, agree_on_norm(*transport_, squares, finite, deadline()));
+  agreed.norm *= mean_factor();
+  return agreed;
+}
+
+Result<StepReport> Engine::Impl::step() {
+  SHARDLIGHT_TRY_STATUS(check_step());
+  const at::DisableRecordFunctionGuard unrecorded;
+  std::vector<bool> used = gradients_->used();
+  bool unused = false;
+  for (const auto& parameter : parameters_) {
+    unused = unused || (parameter->tensor.requires_grad() && !used[parameter->index]);
+  }
+  // No rank changes what others may still read: all have ended forward and backward when this
+  // returns.
+  SHARDLIGHT_TRY(const StepFlags flags,
+                 agree(*transport_, {.late = gradients_->late(), .unused = unused}, deadline()));
+  if (flags.late) SHARDLIGHT_TRY_STATUS(gradients_->reduce_late());
+  if (flags.unused) SHARDLIGHT_TRY_STATUS(agree_on_used(*transport_, used, deadline()));
+  SHARDLIGHT_TRY(const NormAgreement agreed, norm());
+
+  StepReport report{.step = ++steps_,
+                    .lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_ - 1) : 1,
+                    .gradient_norm = agreed.norm,
+                    .skipped = !agreed.finite};
+  double clip = 1;
+  // As torch.nn.utils.clip_grad_norm_ has it.
+  if (options_.clip_norm) clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
+  for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
+    SHARDLIGHT_TRY_STATUS(step_unit(unit, mean_factor(), clip, report.lr_factor, used));
+  }
+  SHARDLIGHT_TRY_STATUS(gradients_->end_step());
+  seed_micro_step();
+  return report;
+}
+
+Status Engine::Impl::step_unit(layout::UnitIndex unit, double scale, double clip, double lr_factor,
+                               const std::vector<bool>& used) {
+  const auto& members = layout_->units[unit].parameters;
+  const bool any = std::ranges::any_of(
+      members, [&](const layout::PlacedParameter& member) { return used[member.parameter]; });
+  if (!layout_->units[unit].trainable || !any) return {};
+  SHARDLIGHT_TRY(const auto gradients, gradients_->stepped(unit));
+  multiply(gradients, scale);
+  multiply(gradients, clip);
+  states_->step(unit, residency_->stepped(unit), gradients, lr_factor, used);
+  return residency_->stepped_done(unit);
+}
+
+Result<at::Tensor> Engine::Impl::gradient(const ManagedParameter& parameter) {
+  if (!parameter.tensor.requires_grad()) {
+    return user_error("parameter " + parameter.name, "frozen", "one that requires a gradient");
+  }
+  if (gradients_->micro_steps() != options_.accumulation) {
+    return user_error("gradient of " + parameter.name, "not complete",
+                      "read between the last backward and step()");
+  }
+  const at::DisableRecordFunctionGuard unrecorded;
+  SHARDLIGHT_TRY(const at::Tensor whole, gradients_->whole(parameter.unit));
+  return whole.narrow(0, parameter.offset, parameter.elements())
+      .mul(mean_factor())
+      .view(parameter.tensor.sizes());
+}
+
+}  // namespace shardlight::engine

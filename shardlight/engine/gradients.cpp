@@ -1,0 +1,220 @@
+#include "shardlight/engine/gradients.h"
+
+#include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace shardlight::engine {
+
+Gradients::Gradients(const ModelLayout& layout, const Options& options,
+                     const ManagedParameters& parameters, comm::Transport& transport,
+                     memory::Account& account)
+    : layout_(&layout),
+      transport_(&transport),
+      account_(&account),
+      accumulation_(options.accumulation),
+      deadline_(options.deadline),
+      member_of_(parameters.size()),
+      units_(layout.units.size()),
+      used_(parameters.size()) {}
+
+Result<Gradients> Gradients::create(const ModelLayout& layout, const Options& options,
+                                    const ManagedParameters& parameters, comm::Transport& transport,
+                                    memory::Account& account) {
+  Gradients gradients(layout, options, parameters, transport, account);
+  const auto first =
+      layout.placements.gradients.sharded() ? memory::Tag::kUnreduced : memory::Tag::kGradients;
+  for (layout::UnitIndex index = 0; index < layout.units.size(); ++index) {
+    const layout::Unit& unit = layout.units[index];
+    if (!unit.trainable) continue;
+    UnitGradients& state = gradients.units_[index];
+    const std::size_t members = unit.parameters.size();
+    for (std::size_t i = 0; i < members; ++i) {
+      gradients.member_of_[unit.parameters[i].parameter] = i;
+    }
+    state.arrived.resize(members);
+    state.late.resize(members);
+    if (layout.keeps_local_gradients()) {
+      const bool once = layout.reduce == plan::ReduceSetting::kOnce;
+      SHARDLIGHT_TRY(state.local,
+                     LocalGradients::create(account, unit, first, options.reproducible && once,
+                                            once ? options.accumulation : 1));
+    } else {
+      state.pending.resize(members);
+    }
+  }
+  return gradients;
+}
+
+// Whether the units that become complete in this micro-step are to be reduced.
+bool Gradients::reduces_now() const {
+  return layout_->reduce == plan::ReduceSetting::kEveryMicroStep ||
+         micro_step_ + 1 == accumulation_;
+}
+
+void Gradients::keep(at::Tensor& place, at::Tensor gradient) {
+  if (place.defined()) {
+    place.add_(gradient);
+    return;
+  }
+  account_->add(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(gradient.nbytes())));
+  place = std::move(gradient);
+}
+
+void Gradients::drop(std::vector<at::Tensor>& tensors) {
+  for (at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    account_->remove(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(tensor.nbytes())));
+    tensor.reset();
+  }
+}
+
+Status Gradients::arrive(const ManagedParameter& parameter) {
+  at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
+  if (!gradient.defined()) return {};
+  if (gradient.layout() != at::kStrided || gradient.scalar_type() != at::kFloat) {
+    return user_error("gradient of " + parameter.name, gradient.toString(), "dense fp32");
+  }
+  if (micro_step_ >= accumulation_) {
+    return user_error("accumulation", std::to_string(accumulation_),
+                      "as many backward passes as there are before step()");
+  }
+  const at::DisableRecordFunctionGuard unrecorded;
+  gradient = gradient.detach().contiguous();
+  UnitGradients& unit = units_[parameter.unit];
+  const std::size_t member = member_of_[parameter.index];
+  used_[parameter.index] = true;
+  if (unit.reduced || unit.arrived[member]) {
+    keep(unit.late[member], std::move(gradient));
+    return {};
+  }
+  unit.arrived[member] = true;
+  if (unit.local) {
+    const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
+    unit.local->add(member, once ? micro_step_ : 0, gradient);
+  } else {
+    keep(unit.pending[member], std::move(gradient));
+  }
+  if (++unit.arrivals < unit.arrived.size() || !reduces_now()) return {};
+  return reduce(parameter.unit);
+}
+
+std::vector<comm::GradientPart> Gradients::pending_parts(
+    layout::UnitIndex unit, const std::vector<at::Tensor>& tensors) const {
+  std::vector<comm::GradientPart> parts;
+  for (std::size_t member = 0; member < tensors.size(); ++member) {
+    if (!tensors[member].defined()) continue;
+    const auto& placed = layout_->units[unit].parameters[member];
+    parts.push_back({.begin = placed.offset,
+                     .elements = placed.elements,
+                     .data = tensors[member].const_data_ptr()});
+  }
+  return parts;
+}
+
+Status Gradients::reduce(layout::UnitIndex index) {
+  UnitGradients& unit = units_[index];
+  unit.reduced = true;
+  if (unit.local) return reduce_parts(index, unit.local->parts());
+  auto done = reduce_parts(index, pending_parts(index, unit.pending));
+  drop(unit.pending);
+  return done;
+}
+
+Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::GradientPart> parts) {
+  UnitGradients& unit = units_[index];
+  const comm::Gradient gradient{.parts = parts, .dtype = layout::DType::kFloat32};
+  ++unit.round;
+  count_.reduced += bytes_for_others(index, parts);
+  return transport_->reduce(index, unit.round, std::exchange(unit.fresh, false), gradient,
+                            deadline());
+}
+
+Bytes Gradients::bytes_for_others(layout::UnitIndex unit,
+                                  std::span<const comm::GradientPart> parts) const {
+  const layout::ElementRange own = layout_->exchanged.slice(unit, layout_->rank);
+  Count elements;
+  for (const comm::GradientPart& part : parts) {
+    const Count begin = std::max(part.begin, own.begin);
+    const Count end = std::min(part.begin + part.elements, own.end);
+    elements += part.elements - std::max(Count(0), end - begin);
+  }
+  return layout::bytes_per_element(layout::DType::kFloat32) * elements.value();
+}
+
+Status Gradients::end_backward() {
+  const at::DisableRecordFunctionGuard unrecorded;
+  for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
+    if (!layout_->units[index].trainable) continue;
+    UnitGradients& unit = units_[index];
+    const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
+    if (unit.local) unit.local->end_micro_step(once ? micro_step_ : 0);
+    if (reduces_now() && !unit.reduced) SHARDLIGHT_TRY_STATUS(reduce(index));
+    if (unit.local && !once) unit.local->clear();
+    unit.arrived.assign(unit.arrived.size(), false);
+    unit.arrivals = 0;
+    unit.reduced = false;
+  }
+  ++micro_step_;
+  return {};
+}
+
+bool Gradients::late() const {
+  return std::ranges::any_of(units_, [](const UnitGradients& unit) {
+    return std::ranges::any_of(unit.late, [](const auto& tensor) { return tensor.defined(); });
+  });
+}
+
+Status Gradients::reduce_late() {
+  for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
+    if (!layout_->units[index].trainable) continue;
+    SHARDLIGHT_TRY_STATUS(reduce_parts(index, pending_parts(index, units_[index].late)));
+    drop(units_[index].late);
+  }
+  return {};
+}
+
+std::vector<comm::GradientPart> Gradients::whole_unit(layout::UnitIndex unit) const {
+  return {{.begin = Count(0), .elements = layout_->units[unit].elements, .data = nullptr}};
+}
+
+Result<std::span<float>> Gradients::slice(layout::UnitIndex unit) {
+  return transport_->reduced(unit, units_[unit].round, deadline());
+}
+
+Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
+  if (layout_->placements.optimizer.sharded()) return slice(index);
+  const std::span<float> sum = units_[index].local->sum();
+  SHARDLIGHT_TRY(const bool any,
+                 transport_->gather_reduced(index, units_[index].round, sum, deadline()));
+  if (any) count_.gathered += bytes_for_others(index, whole_unit(index));
+  return any ? sum : std::span<float>();
+}
+
+Result<at::Tensor> Gradients::whole(layout::UnitIndex index) {
+  const at::DisableRecordFunctionGuard unrecorded;
+  at::Tensor whole = at::zeros({layout_->units[index].elements.value()}, at::kFloat);
+  const std::span<float> target(whole.mutable_data_ptr<float>(),
+                                static_cast<std::size_t>(whole.numel()));
+  SHARDLIGHT_TRY(const bool any,
+                 transport_->gather_reduced(index, units_[index].round, target, deadline()));
+  if (any) count_.gathered += bytes_for_others(index, whole_unit(index));
+  return whole;
+}
+
+Status Gradients::end_step() {
+  for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
+    if (!layout_->units[index].trainable) continue;
+    UnitGradients& unit = units_[index];
+    if (unit.local) unit.local->clear();
+    unit.fresh = true;
+    SHARDLIGHT_TRY_STATUS(transport_->release(index, unit.round));
+  }
+  used_.assign(used_.size(), false);
+  micro_step_ = 0;
+  return {};
+}
+
+}  // namespace shardlight::engine

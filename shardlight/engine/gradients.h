@@ -1,0 +1,92 @@
+// The gradients of a step on their way from backward into the units' sums: they arrive parameter by
+// parameter, and when all of a unit's are there it is reduced, while backward goes on with the
+// next. What is incomplete when a backward ends is reduced then, in the order of units. It knows
+// the gradients' placement and the reduce setting, never the stage.
+//
+// arrive() comes from autograd's thread, one at a time; all else from the thread that steps.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shardlight/comm/transport.h"
+#include "shardlight/engine/local_gradients.h"
+#include "shardlight/engine/managed_parameter.h"
+#include "shardlight/engine/model_layout.h"
+
+namespace shardlight::engine {
+
+class Gradients {
+ public:
+  // All outlive it. Errors: no memory.
+  static Result<Gradients> create(const ModelLayout& layout, const Options& options,
+                                  const ManagedParameters& parameters, comm::Transport& transport,
+                                  memory::Account& account);
+
+  // Takes the parameter's .grad. Errors: of the transport; a sparse gradient (user).
+  Status arrive(const ManagedParameter& parameter);
+  // The backward of a micro-step has ended on this rank.
+  Status end_backward();
+  std::int64_t micro_steps() const { return micro_step_; }
+
+  // By parameter, whether this rank had a gradient of it in this step.
+  const std::vector<bool>& used() const { return used_; }
+  // This rank has gradients that came after their unit was reduced.
+  bool late() const;
+  // Reduces those, all ranks together, in the order of units.
+  Status reduce_late();
+
+  // After the last micro-step, on all ranks: this rank's slice of the unit's raw sum; empty if no
+  // rank had a gradient.
+  Result<std::span<float>> slice(layout::UnitIndex unit);
+  // What the optimizer steps with: the slice, or all of the sum where it is replicated.
+  Result<std::span<float>> stepped(layout::UnitIndex unit);
+  // A copy of the whole raw sum, zeros if there is none; for reading between backward and step.
+  Result<at::Tensor> whole(layout::UnitIndex unit);
+  // The step has used all sums.
+  Status end_step();
+
+  // What the calls so far move to and from other ranks.
+  comm::TrafficCount count() const { return count_; }
+
+ private:
+  struct UnitGradients {
+    std::optional<LocalGradients> local;
+    std::vector<at::Tensor> pending;  // by member; only without local
+    std::vector<bool> arrived;        // by member, in this micro-step
+    std::vector<at::Tensor> late;     // by member
+    std::size_t arrivals = 0;
+    bool reduced = false;     // in this round
+    std::int64_t round = -1;  // the last one taken part in
+    bool fresh = true;        // the next round starts a new sum
+  };
+
+  Gradients(const ModelLayout& layout, const Options& options, const ManagedParameters& parameters,
+            comm::Transport& transport, memory::Account& account);
+  bool reduces_now() const;
+  Status reduce(layout::UnitIndex unit);
+  Status reduce_parts(layout::UnitIndex unit, std::span<const comm::GradientPart> parts);
+  std::vector<comm::GradientPart> pending_parts(layout::UnitIndex unit,
+                                                const std::vector<at::Tensor>& tensors) const;
+  Bytes bytes_for_others(layout::UnitIndex unit, std::span<const comm::GradientPart> parts) const;
+  std::vector<comm::GradientPart> whole_unit(layout::UnitIndex unit) const;
+  void drop(std::vector<at::Tensor>& tensors);
+  void keep(at::Tensor& place, at::Tensor gradient);
+  comm::Deadline deadline() const { return comm::Deadline(deadline_); }
+
+  const ModelLayout* layout_;
+  comm::Transport* transport_;
+  memory::Account* account_;
+  std::int64_t accumulation_;
+  Seconds deadline_;
+  std::vector<std::size_t> member_of_;  // by parameter: its position in its unit
+  std::vector<UnitGradients> units_;
+  std::vector<bool> used_;
+  std::int64_t micro_step_ = 0;
+  comm::TrafficCount count_;
+};
+
+}  // namespace shardlight::engine

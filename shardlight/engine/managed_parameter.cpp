@@ -1,0 +1,103 @@
+#include "shardlight/engine/managed_parameter.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+#include <unordered_map>
+
+namespace shardlight::engine {
+namespace {
+
+std::string text_of(at::ScalarType type) { return c10::toString(type); }
+
+Status check_parameter(const std::string& name, const at::Tensor& tensor) {
+  const std::string field = "parameter " + name;
+  if (!tensor.defined()) return user_error(field, "undefined", "a tensor");
+  if (tensor.layout() != at::kStrided) {
+    return user_error(field, c10::str(tensor.layout()), "a strided (dense) tensor");
+  }
+  if (!tensor.device().is_cpu()) return user_error(field, tensor.device().str(), "on the CPU");
+  if (tensor.scalar_type() != at::kFloat) {
+    return user_error(field, text_of(tensor.scalar_type()), "Float (fp32)");
+  }
+  if (managed_parameter(tensor) != nullptr) {
+    return user_error(field, "in another engine", "a parameter of one engine at a time");
+  }
+  return {};
+}
+
+// Its storage holds it and nothing else.
+bool fills_its_storage(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         tensor.storage().nbytes() == tensor.nbytes();
+}
+
+}  // namespace
+
+void keep_memory(void* /*parameter*/) {}
+
+Result<Adopted> adopt(const NamedTensors& named) {
+  Adopted adopted;
+  std::unordered_map<const c10::TensorImpl*, layout::ParameterIndex> by_tensor;
+  std::unordered_map<const c10::StorageImpl*, std::string> by_storage;
+  for (const auto& [name, tensor] : named) {
+    SHARDLIGHT_TRY_STATUS(check_parameter(name, tensor));
+    const auto known = by_tensor.find(tensor.unsafeGetTensorImpl());
+    if (known != by_tensor.end()) {
+      SHARDLIGHT_TRY_STATUS(adopted.table.alias(known->second, name));
+      continue;
+    }
+    const auto [other, alone] = by_storage.emplace(tensor.storage().unsafeGetStorageImpl(), name);
+    if (!alone) {
+      return user_error("parameter " + name, "a view of the memory of " + other->second,
+                        "memory of its own, or the same tensor under both names");
+    }
+    SHARDLIGHT_TRY(const auto index, adopted.table.add(name, tensor.sizes().vec(),
+                                                       {.dtype = layout::DType::kFloat32,
+                                                        .optimizer_group = 0,
+                                                        .trainable = tensor.requires_grad()}));
+    by_tensor.emplace(tensor.unsafeGetTensorImpl(), index);
+    auto parameter = std::make_unique<ManagedParameter>();
+    parameter->tensor = tensor;
+    parameter->name = name;
+    parameter->index = index;
+    adopted.parameters.push_back(std::move(parameter));
+  }
+  for (auto& parameter : adopted.parameters) {
+    if (!fills_its_storage(parameter->tensor)) {
+      parameter->tensor.set_data(parameter->tensor.detach().contiguous().clone());
+    }
+    parameter->storage = parameter->tensor.storage().unsafeGetStorageImpl();
+  }
+  return adopted;
+}
+
+void point_at(ManagedParameter& parameter, std::byte* memory) {
+  parameter.storage->set_data_ptr_noswap(
+      at::DataPtr(memory, &parameter, &keep_memory, c10::DeviceType::CPU));
+  parameter.storage->clear_data_ptr_access_error_msg_();
+}
+
+void take_away(ManagedParameter& parameter, std::string message) {
+  parameter.storage->set_data_ptr_noswap(
+      at::DataPtr(nullptr, &parameter, &keep_memory, c10::DeviceType::CPU));
+  parameter.storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
+}
+
+void let_go(ManagedParameter& parameter, const std::byte* values) {
+  auto memory = c10::GetCPUAllocator()->allocate(parameter.bytes());
+  if (values != nullptr && parameter.bytes() > 0) {
+    std::memcpy(memory.get(), values, parameter.bytes());
+  }
+  parameter.storage->set_data_ptr_noswap(std::move(memory));
+  parameter.storage->clear_data_ptr_access_error_msg_();
+}
+
+bool intact(const ManagedParameter& parameter) {
+  const auto* impl = parameter.tensor.unsafeGetTensorImpl();
+  return impl->has_storage() &&
+         impl->unsafe_storage().unsafeGetStorageImpl() == parameter.storage &&
+         managed_parameter(parameter.tensor) == &parameter;
+}
+
+}  // namespace shardlight::engine

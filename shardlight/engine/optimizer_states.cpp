@@ -1,0 +1,171 @@
+#include "shardlight/engine/optimizer_states.h"
+
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace shardlight::engine {
+namespace {
+
+std::vector<std::string> states_of(const Optimizer& optimizer) {
+  if (const auto* sgd = std::get_if<SGD>(&optimizer)) {
+    return sgd->momentum > 0 ? std::vector<std::string>{"momentum_buffer"}
+                             : std::vector<std::string>{};
+  }
+  return {"exp_avg", "exp_avg_sq"};
+}
+
+StepSettings settings_of(const Optimizer& optimizer) {
+  return std::visit(
+      [](const auto& x) { return StepSettings{.lr = x.lr, .weight_decay = x.weight_decay}; },
+      optimizer);
+}
+
+bool matches(const ParameterGroup& group, const layout::Parameter& parameter) {
+  return std::ranges::any_of(group.patterns, [&](const std::string& pattern) {
+    return std::ranges::any_of(parameter.names, [&](const std::string& name) {
+      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    });
+  });
+}
+
+at::Tensor view_of(const float* data, std::int64_t elements) {
+  return at::from_blob(const_cast<float*>(data), {elements}, at::kFloat);
+}
+
+}  // namespace
+
+// Segments that one call of a kernel steps.
+struct OptimizerStates::Batch {
+  StepSettings settings;
+  bool first = false;  // of their steps; only SGD's momentum asks
+  std::vector<at::Tensor> values = {}, gradients = {}, steps = {};
+  std::vector<std::vector<at::Tensor>> states = {};  // by state
+};
+
+OptimizerStates::OptimizerStates(const ModelLayout& layout, const Optimizer& optimizer)
+    : layout_(&layout),
+      optimizer_(optimizer),
+      state_names_(states_of(optimizer)),
+      settings_(layout.table.size(), settings_of(optimizer)),
+      steps_(layout.table.size()),
+      units_(layout.units.size()) {}
+
+Result<OptimizerStates> OptimizerStates::create(const ModelLayout& layout,
+                                                const Optimizer& optimizer,
+                                                const std::vector<ParameterGroup>& groups,
+                                                memory::Account& account) {
+  const at::DisableRecordFunctionGuard unrecorded;
+  OptimizerStates states(layout, optimizer);
+  SHARDLIGHT_TRY_STATUS(states.settle_groups(groups));
+  for (layout::UnitIndex index = 0; index < layout.units.size(); ++index) {
+    if (!layout.units[index].trainable) continue;
+    UnitStates& unit = states.units_[index];
+    const Count elements = layout.stepped.slice(index, layout.rank).size();
+    for (std::size_t i = 0; i < states.states(); ++i) {
+      const Bytes bytes(elements.value() * static_cast<std::int64_t>(sizeof(float)));
+      SHARDLIGHT_TRY(auto buffer, memory::Buffer::zeros(account, memory::Tag::kOptimizer, bytes));
+      unit.buffers.push_back(std::move(buffer));
+    }
+    for (const layout::SliceRow& row : layout.stepped.rows_of(index, layout.rank)) {
+      Segment segment{.parameter = row.parameter,
+                      .offset = row.slice_offset.value(),
+                      .elements = row.range.size().value(),
+                      .value = {},
+                      .gradient = {},
+                      .step = at::zeros({}, at::kFloat),
+                      .states = {}};
+      for (const memory::Buffer& buffer : unit.buffers) {
+        segment.states.push_back(
+            view_of(buffer.floats().data() + segment.offset, segment.elements));
+      }
+      unit.segments.push_back(std::move(segment));
+    }
+  }
+  return states;
+}
+
+Status OptimizerStates::settle_groups(const std::vector<ParameterGroup>& groups) {
+  std::vector<bool> taken(settings_.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    bool any = false;
+    for (layout::ParameterIndex p = 0; p < settings_.size(); ++p) {
+      if (!matches(groups[i], layout_->table[p])) continue;
+      any = true;
+      if (taken[p]) continue;
+      taken[p] = true;
+      settings_[p].lr = groups[i].lr.value_or(settings_[p].lr);
+      settings_[p].weight_decay = groups[i].weight_decay.value_or(settings_[p].weight_decay);
+    }
+    if (!any) {
+      return user_error("groups[" + std::to_string(i) + "].patterns", groups[i].patterns.front(),
+                        "patterns that some parameter's name has");
+    }
+  }
+  return {};
+}
+
+void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
+                           std::span<float> gradients, double lr_factor,
+                           const std::vector<bool>& used) {
+  const at::NoGradGuard no_grad;
+  const at::DisableRecordFunctionGuard unrecorded;
+  std::vector<Batch> batches;
+  for (Segment& segment : units_[index].segments) {
+    if (!used[segment.parameter]) continue;
+    if (!segment.value.defined()) {
+      segment.value = view_of(parameters.data() + segment.offset, segment.elements);
+      segment.gradient = view_of(gradients.data() + segment.offset, segment.elements);
+    }
+    StepSettings settings = settings_[segment.parameter];
+    settings.lr *= lr_factor;
+    const bool first = steps_[segment.parameter] == 0;
+    auto batch = std::ranges::find_if(batches, [&](const Batch& other) {
+      return other.settings == settings && other.first == first;
+    });
+    if (batch == batches.end()) {
+      batches.push_back({.settings = settings, .first = first});
+      batch = std::prev(batches.end());
+      batch->states.resize(states());
+    }
+    segment.step.fill_(static_cast<double>(steps_[segment.parameter] + 1));
+    batch->values.push_back(segment.value);
+    batch->gradients.push_back(segment.gradient);
+    batch->steps.push_back(segment.step);
+    for (std::size_t i = 0; i < states(); ++i) batch->states[i].push_back(segment.states[i]);
+  }
+  for (const Batch& batch : batches) run(batch);
+  for (const layout::PlacedParameter& placed : layout_->units[index].parameters) {
+    if (used[placed.parameter]) ++steps_[placed.parameter];
+  }
+}
+
+void OptimizerStates::run(const Batch& batch) const {
+  const auto& [lr, weight_decay] = batch.settings;
+  if (const auto* x = std::get_if<AdamW>(&optimizer_)) {
+    at::_fused_adamw_(batch.values, batch.gradients, batch.states[0], batch.states[1], {},
+                      batch.steps, lr, x->beta1, x->beta2, weight_decay, x->epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  } else if (const auto* y = std::get_if<Adam>(&optimizer_)) {
+    at::_fused_adam_(batch.values, batch.gradients, batch.states[0], batch.states[1], {},
+                     batch.steps, lr, y->beta1, y->beta2, weight_decay, y->epsilon,
+                     /*amsgrad=*/false, /*maximize=*/false);
+  } else if (const auto* z = std::get_if<SGD>(&optimizer_)) {
+    const auto momentum = batch.states.empty() ? std::vector<at::Tensor>{} : batch.states[0];
+    at::_fused_sgd_(batch.values, batch.gradients, momentum, weight_decay, z->momentum, lr,
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, batch.first);
+  }
+}
+
+std::span<const float> OptimizerStates::state(layout::UnitIndex unit, std::size_t which) const {
+  return units_[unit].buffers[which].floats();
+}
+
+}  // namespace shardlight::engine

@@ -1,0 +1,97 @@
+// What a run of the engine is told: which optimizer, which placements, how gradients are added, how
+// much may be gathered. Plain structs without torch; every field says its unit and what is allowed.
+// check_options() judges them all, and the engine does so before it touches the model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shardlight/engine/ranks.h"
+#include "shardlight/layout/placement.h"
+#include "shardlight/plan/traffic.h"
+
+namespace shardlight::engine {
+
+// The hyper-parameters and the arithmetic of torch's fused optimizers of the same names.
+struct AdamW {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;  // decoupled
+};
+
+struct Adam {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+};
+
+struct SGD {
+  double lr = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+using Optimizer = std::variant<AdamW, Adam, SGD>;
+
+// Parameters that differ from the optimizer's settings; a parameter is in the first group that
+// has a pattern for it, or in none.
+struct ParameterGroup {
+  std::vector<std::string> patterns;  // of names, as a shell's: "*.bias", "h.?.ln*"
+  std::optional<double> lr;
+  std::optional<double> weight_decay;
+};
+
+// The factor of every group's lr at a step, from 0 on.
+using LrSchedule = std::function<double(std::int64_t step)>;
+
+// Rises linearly over `warmup` steps, then falls along a cosine to `floor` at step `total` and
+// stays there.
+LrSchedule warmup_cosine(std::int64_t warmup, std::int64_t total, double floor = 0.1);
+
+inline constexpr std::int64_t kMaxAccumulation = 1'000'000;
+
+struct Options {
+  int stage = 0;                                 // ZeRO's, 0 to 3; a row of three placements
+  std::optional<layout::Placements> placements;  // instead of the stage's; ways 1 or all ranks
+  // Sharded parameters are read where all ranks of the host share them, and nothing is gathered.
+  bool shared_units = false;
+
+  std::int64_t accumulation = 1;  // backward passes a step; gradients are their mean over all ranks
+  plan::ReduceSetting reduce = plan::ReduceSetting::kDefault;
+  comm::ReduceOrder order = {};       // in which ranks are added
+  bool reproducible = false;          // the same bits for any split of the batch over ranks
+  std::optional<double> clip_norm;    // the most that the global 2-norm of the gradients may be
+  std::optional<std::uint64_t> seed;  // torch's generator is set by (seed, step, micro-batch)
+
+  Bytes unit_bytes{1 << 20};  // as layout::UnitOptions
+  Bytes bucket_bytes{0};      // gradients that may wait for their turn while backward goes on
+  Bytes prefetch_bytes{0};    // of the gathered ones, how much may be fetched ahead
+  // The most that is ever gathered; nothing: the two largest units.
+  std::optional<Bytes> gathered_bytes;
+  bool retain = true;  // false: a unit is released as soon as another one is used
+
+  std::vector<ParameterGroup> groups;
+  LrSchedule lr_schedule;  // nothing: 1
+  Seconds deadline{300};   // of every wait for another rank
+
+  // Nothing: ranks_of_host() (ranks.h).
+  std::optional<Ranks> ranks;
+};
+
+// A user error that names the field, as in `clip_norm`.
+Status check_options(const Optimizer& optimizer, const Options& options);
+
+// The placements of options, for a world of this many ranks. Errors: as placements_of_stage; a
+// state that is cut into neither 1 nor `world` parts.
+Result<layout::Placements> placements_of(const Options& options, std::int64_t world);
+
+}  // namespace shardlight::engine

@@ -1,0 +1,88 @@
+#include "shardlight/memory/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+namespace shardlight::memory {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t round_up(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+Result<Arena> Arena::create(Account& account, Tag tag, Bytes size) {
+  const auto rounded = static_cast<std::int64_t>(round_up(static_cast<std::size_t>(size.value())));
+  SHARDLIGHT_TRY(auto range, Buffer::zeros(account, tag, Bytes(rounded)));
+  return Arena(account, tag, std::move(range));
+}
+
+std::byte* Arena::take(Bytes bytes) {
+  const std::size_t size = round_up(static_cast<std::size_t>(bytes.value()));
+  const auto used = static_cast<std::size_t>(used_.value());
+  if (used + size > range_.size()) return nullptr;
+  Piece piece{.size = size, .own = {}};
+  std::byte* place = find_gap(size);
+  if (place == nullptr) {
+    drop_gaps();
+    auto own = Buffer::zeros(*account_, tag_, Bytes(static_cast<std::int64_t>(size)));
+    if (!own) return nullptr;
+    // It stands for gaps of the range, which is on the account as a whole.
+    account_->remove(tag_, Bytes(static_cast<std::int64_t>(size)));
+    piece.own = std::move(*own);
+    place = piece.own.data();
+  }
+  pieces_.emplace(place, std::move(piece));
+  used_ += Bytes(static_cast<std::int64_t>(size));
+  used_peak_ = std::max(used_peak_, used_);
+  return place;
+}
+
+void Arena::give(std::byte* piece) {
+  const auto found = pieces_.find(piece);
+  const Bytes size(static_cast<std::int64_t>(found->second.size));
+  if (found->second.own.size() > 0) account_->add(tag_, size);
+  pieces_.erase(found);
+  used_ = used_ - size;
+}
+
+// Pieces cling to the two ends, so that of two any two fit whose sizes do.
+std::byte* Arena::find_gap(std::size_t size) const {
+  std::byte* const begin = range_.data();
+  std::byte* const end = begin + range_.size();
+  std::byte* at = begin;
+  std::byte* inner = nullptr;
+  std::byte* last = nullptr;
+  const auto consider = [&](std::byte* gap_end) {
+    if (static_cast<std::size_t>(gap_end - at) < size) return;
+    if (gap_end == end) last = gap_end - size;
+    if (inner == nullptr) inner = at;
+  };
+  for (const auto& [place, piece] : pieces_) {
+    if (place < begin || place >= end) continue;
+    consider(place);
+    if (inner == begin) return inner;
+    at = place + piece.size;
+  }
+  consider(end);
+  if (inner == begin) return inner;
+  return last != nullptr ? last : inner;
+}
+
+void Arena::drop_gaps() {
+  std::byte* at = range_.data();
+  std::byte* const end = at + range_.size();
+  const auto drop = [&](std::byte* gap_end) {
+    if (gap_end > at) madvise(at, static_cast<std::size_t>(gap_end - at), MADV_DONTNEED);
+  };
+  for (const auto& [place, piece] : pieces_) {
+    if (place < range_.data() || place >= end) continue;
+    drop(place);
+    at = place + piece.size;
+  }
+  drop(end);
+}
+
+}  // namespace shardlight::memory

@@ -1,0 +1,45 @@
+// One range of memory for pieces of different sizes that come and go, never more than its size:
+// what gathered units live in. It keeps what it has touched, so that taking a piece again costs no
+// page faults; only where the free parts do not lie together are they given back to the kernel and
+// a piece is made beside them, so that the sum still holds. One thread at a time.
+#pragma once
+
+#include <map>
+
+#include "shardlight/memory/buffer.h"
+
+namespace shardlight::memory {
+
+class Arena {
+ public:
+  // `size` is on the account from the beginning to the end. Errors: as Buffer::zeros.
+  static Result<Arena> create(Account& account, Tag tag, Bytes size);
+
+  Bytes size() const { return Bytes(static_cast<std::int64_t>(range_.size())); }
+  Bytes used() const { return used_; }
+  Bytes used_peak() const { return used_peak_; }
+
+  // Null if less than `bytes` is free. What it points to is aligned to a page and not cleared.
+  std::byte* take(Bytes bytes);
+  void give(std::byte* piece);
+
+ private:
+  struct Piece {
+    std::size_t size;
+    Buffer own;  // empty for a piece of the range
+  };
+
+  explicit Arena(Account& account, Tag tag, Buffer range)
+      : account_(&account), tag_(tag), range_(std::move(range)) {}
+  std::byte* find_gap(std::size_t size) const;
+  void drop_gaps();
+
+  Account* account_;
+  Tag tag_;
+  Buffer range_;
+  std::map<std::byte*, Piece> pieces_;
+  Bytes used_;
+  Bytes used_peak_;
+};
+
+}  // namespace shardlight::memory
