@@ -2,7 +2,7 @@
 // parameters; the module itself, its forward and the loss stay as they are:
 //   shardlight::Engine engine(model, shardlight::AdamW{.lr = 3e-4}, {.stage = 3});
 //   engine.backward(loss_fn(model->forward(x), y));  engine.step();
-// Throws shardlight::Error. All ranks make the same calls of it, one thread a rank. Model and engine
+//   engine.backward(loss_fn(model->forward(x), y));  engine.step();
 // may end in any order.
 #pragma once
 
