@@ -3,7 +3,7 @@
 //   shardlight::Engine engine(model, shardlight::AdamW{.lr = 3e-4}, {.stage = 3});
 //   engine.backward(loss_fn(model->forward(x), y));  engine.step();
 //   engine.backward(loss_fn(model->forward(x), y));  engine.step();
-// may end in any order.
+// Throws shardlight::Error. All ranks make the same calls of it, one thread a rank. Model and engine
 #pragma once
 
 #include <ATen/core/Tensor.h>
