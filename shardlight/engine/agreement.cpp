@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <string_view>
 
 namespace shardlight::engine {
 
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
-  std::array<double, 2> flags = {mine.late ? 1.0 : 0.0, mine.unused ? 1.0 : 0.0};
+  std::array<double, 3> flags = {mine.late ? 1.0 : 0.0, mine.unused ? 1.0 : 0.0,
+                                 mine.edited ? 1.0 : 0.0};
   SHARDLIGHT_TRY_STATUS(transport.all_reduce(flags, comm::Combine::kMax, deadline));
-  return StepFlags{.late = flags[0] > 0, .unused = flags[1] > 0};
+  return StepFlags{.late = flags[0] > 0, .unused = flags[1] > 0, .edited = flags[2] > 0};
 }
 
 Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::Deadline deadline) {
@@ -23,6 +26,32 @@ Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::
     for (std::size_t i = 0; i < size; ++i) used[begin + i] = values.at(i) > 0;
   }
   return {};
+}
+
+// A hash in two halves that doubles hold exactly; equal on all ranks where the highest is the
+// lowest.
+Result<std::optional<std::size_t>> first_difference(
+    comm::Transport& transport, const std::vector<std::span<const std::byte>>& spans,
+    comm::Deadline deadline) {
+  constexpr std::size_t kValues = 4;
+  constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce / kValues;
+  for (std::size_t begin = 0; begin < spans.size(); begin += kAtOnce) {
+    const std::size_t size = std::min(kAtOnce, spans.size() - begin);
+    std::vector<double> values;
+    for (const auto& span : std::span(spans).subspan(begin, size)) {
+      const std::uint64_t hash =
+          std::hash<std::string_view>()({reinterpret_cast<const char*>(span.data()), span.size()});
+      const auto low = static_cast<double>(hash & 0xffffffffU);
+      const auto high = static_cast<double>(hash >> 32U);
+      values.insert(values.end(), {low, -low, high, -high});
+    }
+    SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kMax, deadline));
+    for (std::size_t i = 0; i < size; ++i) {
+      const double* const four = &values[i * kValues];
+      if (four[0] != -four[1] || four[2] != -four[3]) return begin + i;
+    }
+  }
+  return std::nullopt;
 }
 
 Result<NormAgreement> agree_on_norm(comm::Transport& transport, const ExactSum& squares,

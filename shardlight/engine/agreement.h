@@ -3,6 +3,9 @@
 // is one small all-reduce or a few; all ranks call them in the same order. No torch.
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "shardlight/comm/transport.h"
@@ -13,6 +16,7 @@ namespace shardlight::engine {
 struct StepFlags {
   bool late = false;    // gradients came after their unit was reduced
   bool unused = false;  // a trainable parameter had no gradient
+  bool edited = false;  // a parameter was changed outside of the optimizer
 };
 
 // Any rank's flags. No rank leaves before every rank has come: also the barrier at a step's entry.
@@ -20,6 +24,11 @@ Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadli
 
 // By parameter, whether any rank used it.
 Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::Deadline deadline);
+
+// Whether all ranks have the same bytes in each span; the first that differs, or none.
+Result<std::optional<std::size_t>> first_difference(
+    comm::Transport& transport, const std::vector<std::span<const std::byte>>& spans,
+    comm::Deadline deadline);
 
 struct NormAgreement {
   double norm = 0;

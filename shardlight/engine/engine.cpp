@@ -40,13 +40,13 @@ void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
 StepReport Engine::step() { return or_throw(impl_->step()); }
 
-Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters) {
+Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {
   auto held = std::make_unique<Gathered::Held>();
   held->residency = &impl_->residency();
   Gathered scope(std::move(held));
   for (const at::Tensor& tensor : parameters) {
     const layout::UnitIndex unit = or_throw(impl_->find(tensor)).unit;
-    or_throw(impl_->residency().hold(unit));
+    or_throw(impl_->residency().hold(unit, access == Access::kWrite));
     scope.held_->units.push_back(unit);
   }
   return scope;

@@ -1,9 +1,10 @@
 // Shardlight's engine: trains any torch module with ZeRO. It takes over the memory of the module's
 // parameters; the module itself, its forward and the loss stay as they are:
 //   shardlight::Engine engine(model, shardlight::AdamW{.lr = 3e-4}, {.stage = 3});
-//   engine.backward(loss_fn(model->forward(x), y));  engine.step();
-//   engine.backward(loss_fn(model->forward(x), y));  engine.step();
-// Throws shardlight::Error. All ranks make the same calls of it, one thread a rank. Model and engine
+//   engine.backward(loss_fn(model->forward(x), y));
+//   engine.step();
+// Throws shardlight::Error. All ranks make the same calls of it, one thread a rank. Model and
+// engine may end in any order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -73,7 +74,7 @@ class Engine {
   // After as many backward passes as `accumulation` says.
   StepReport step();
 
-  // While it lives, the parameters have their whole values and may be read outside of operators.
+  // While it lives, the parameters have their whole values and may be used outside of operators.
   class Gathered {
    public:
     Gathered(Gathered&&) noexcept;
@@ -88,8 +89,12 @@ class Engine {
     explicit Gathered(std::unique_ptr<Held> held);
     std::unique_ptr<Held> held_;
   };
-  // Errors: a tensor that is no parameter of this engine; more than `gathered_bytes` hold.
-  Gathered gathered(const std::vector<at::Tensor>& parameters);
+  // What operators change is noticed, in a scope or not: it holds on this rank from then on, and
+  // for all at the next step(), if all ranks changed it alike; else step() throws. kWrite says that
+  // memory is written without operators. Errors: a tensor that is no parameter of this engine; more
+  // than `gathered_bytes` hold.
+  enum class Access : std::uint8_t { kRead, kWrite };
+  Gathered gathered(const std::vector<at::Tensor>& parameters, Access access = Access::kRead);
 
   // A copy of the mean gradient of a parameter over ranks and micro-steps; between the last
   // backward and step(), on all ranks.

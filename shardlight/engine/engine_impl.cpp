@@ -135,8 +135,7 @@ void Engine::Impl::seed_micro_step() const {
   const CounterRandom random(*options_.seed, static_cast<std::uint64_t>(steps_));
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(
-      random.bits(static_cast<std::uint64_t>(micro_batch)));
+  generator.set_current_seed(random.bits(static_cast<std::uint64_t>(micro_batch)));
 }
 
 Result<ManagedParameter> Engine::Impl::find(const at::Tensor& tensor) const {

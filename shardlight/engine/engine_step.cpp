@@ -59,8 +59,10 @@ Result<StepReport> Engine::Impl::step() {
   }
   // No rank changes what others may still read: all have ended forward and backward when this
   // returns.
-  SHARDLIGHT_TRY(const StepFlags flags,
-                 agree(*transport_, {.late = gradients_->late(), .unused = unused}, deadline()));
+  const StepFlags mine = {
+      .late = gradients_->late(), .unused = unused, .edited = residency_->edited()};
+  SHARDLIGHT_TRY(const StepFlags flags, agree(*transport_, mine, deadline()));
+  if (flags.edited) SHARDLIGHT_TRY_STATUS(residency_->settle_edits());
   if (flags.late) SHARDLIGHT_TRY_STATUS(gradients_->reduce_late());
   if (flags.unused) SHARDLIGHT_TRY_STATUS(agree_on_used(*transport_, used, deadline()));
   SHARDLIGHT_TRY(const NormAgreement agreed, norm());

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "shardlight/engine/agreement.h"
+
 namespace shardlight::engine {
 namespace {
 
@@ -16,9 +18,11 @@ std::string away_message(const ManagedParameter& parameter) {
 
 }  // namespace
 
-Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport)
+Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
+                     memory::Account& account)
     : layout_(&layout),
       transport_(&transport),
+      account_(&account),
       shared_units_(options.shared_units && layout.placements.parameters.sharded()),
       retain_(options.retain),
       deadline_(options.deadline),
@@ -31,8 +35,8 @@ Result<std::unique_ptr<Residency>> Residency::create(const ModelLayout& layout,
                                                      ManagedParameters& parameters,
                                                      comm::Transport& transport,
                                                      memory::Account& account) {
-  std::unique_ptr<Residency> residency(new Residency(layout, options, transport));
-  SHARDLIGHT_TRY_STATUS(residency->start(parameters, account));
+  std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account));
+  SHARDLIGHT_TRY_STATUS(residency->start(parameters));
   return residency;
 }
 
@@ -50,7 +54,7 @@ Bytes Residency::cap(const Options& options) const {
   return std::min(all, options.gathered_bytes.value_or(two_largest));
 }
 
-Status Residency::start(ManagedParameters& parameters, memory::Account& account) {
+Status Residency::start(ManagedParameters& parameters) {
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     for (const layout::PlacedParameter& placed : layout_->units[unit].parameters) {
       ManagedParameter& parameter = *parameters[placed.parameter];
@@ -62,7 +66,8 @@ Status Residency::start(ManagedParameters& parameters, memory::Account& account)
     SHARDLIGHT_TRY_STATUS(publish_initial(unit));
   }
   if (sharded() && !shared_units_) {
-    SHARDLIGHT_TRY(arena_, memory::Arena::create(account, memory::Tag::kGathered, gathered_bytes_));
+    SHARDLIGHT_TRY(arena_,
+                   memory::Arena::create(*account_, memory::Tag::kGathered, gathered_bytes_));
   }
   return {};
 }
@@ -122,15 +127,14 @@ bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operat
     if (before.pins == 0 && !before.edited) send_away(*last_used_);
   }
   last_used_ = parameter.unit;
-  if (!unit.here) {
-    if (auto brought = bring(parameter.unit, operator_name); !brought) {
-      --unit.pins;
-      error_ = std::move(brought).error();
-      fail(parameter, *error_);
-      return false;
-    }
+  auto ready = unit.here ? Status() : bring(parameter.unit, operator_name);
+  if (ready && writes) ready = prepare_edit(unit, parameter.unit);
+  if (!ready) {
+    --unit.pins;
+    error_ = std::move(ready).error();
+    fail(parameter, *error_);
+    return false;
   }
-  unit.edited = unit.edited || writes;
   return true;
 }
 
@@ -226,12 +230,76 @@ Status Residency::stepped_done(layout::UnitIndex unit) {
   return transport_->publish(unit, state.version);
 }
 
-Status Residency::hold(layout::UnitIndex unit) {
+Status Residency::hold(layout::UnitIndex unit, bool writes) {
   const std::lock_guard lock(mutex_);
   if (error_) return Failure(*error_);
-  if (!units_[unit].here) SHARDLIGHT_TRY_STATUS(bring(unit, "gathered()"));
-  ++units_[unit].pins;
+  UnitState& state = units_[unit];
+  if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "gathered()"));
+  if (writes) SHARDLIGHT_TRY_STATUS(prepare_edit(state, unit));
+  ++state.pins;
   return {};
+}
+
+// An edit stays where it is made until it is settled. What other ranks read may not change under
+// them, so memory that they share or gather from is copied first.
+Status Residency::prepare_edit(UnitState& unit, layout::UnitIndex index) {
+  unit.edited = true;
+  const bool read_by_others =
+      shared_units_ || (!sharded() && layout_->placements.optimizer.sharded());
+  if (!read_by_others || unit.own_copy.size() > 0) return {};
+  const Bytes bytes = layout_->units[index].bytes();
+  SHARDLIGHT_TRY(unit.own_copy, memory::Buffer::zeros(*account_, memory::Tag::kGathered, bytes));
+  std::copy_n(unit.memory, unit.own_copy.size(), unit.own_copy.data());
+  unit.memory = unit.own_copy.data();
+  show(unit);
+  return {};
+}
+
+bool Residency::edited() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(units_, [](const UnitState& unit) { return unit.edited; });
+}
+
+Status Residency::settle_edits() {
+  const std::lock_guard lock(mutex_);
+  for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
+    std::vector<double> edited = {units_[unit].edited ? 1.0 : 0.0};
+    SHARDLIGHT_TRY_STATUS(
+        transport_->all_reduce(edited, comm::Combine::kMax, comm::Deadline(deadline_)));
+    if (edited.front() > 0) SHARDLIGHT_TRY_STATUS(settle_edit(unit));
+  }
+  return {};
+}
+
+Status Residency::settle_edit(layout::UnitIndex unit) {
+  UnitState& state = units_[unit];
+  if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "an edit"));
+  std::vector<std::span<const std::byte>> values;
+  for (const ManagedParameter* member : state.members) {
+    values.emplace_back(state.memory + member->offset * sizeof(float), member->bytes());
+  }
+  const comm::Deadline deadline(deadline_);
+  SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, values, deadline));
+  if (differs) {
+    return user_error("parameter " + state.members[*differs]->name,
+                      "changed to other values on some ranks than on others",
+                      "the same changes on all ranks before step()");
+  }
+  state.edited = false;
+  ++state.version;
+  const std::span<const std::byte> edited(state.memory, size_of(layout_->units[unit].bytes()));
+  if (const auto whole = transport_->whole(unit); !whole.empty()) {
+    if (whole.data() != state.memory) std::ranges::copy(edited, whole.begin());
+    state.memory = whole.data();
+    show(state);
+  } else {
+    const auto begin = layout_->exchanged.slice(unit, layout_->rank).begin.value();
+    const auto shard = transport_->shard(unit);
+    std::memcpy(shard.data(), edited.data() + begin * sizeof(float), shard.size());
+    if (shared_units_) send_away(unit);
+  }
+  state.own_copy = {};
+  return transport_->publish(unit, state.version);
 }
 
 void Residency::unhold(layout::UnitIndex unit) {
@@ -247,7 +315,7 @@ std::span<const float> Residency::values(layout::UnitIndex unit) const {
 Status Residency::let_go() {
   Status status;
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    if (status) status = hold(unit);
+    if (status) status = hold(unit, false);
     for (ManagedParameter* member : units_[unit].members) {
       if (status) {
         engine::let_go(*member, units_[unit].memory + member->offset * sizeof(float));

@@ -46,12 +46,18 @@ class Residency {
   // The first thing that went wrong in an operator; it stays.
   std::optional<Error> error() const;
 
+  // Parameters of this rank were changed by something else than the optimizer.
+  bool edited() const;
+  // Makes the edits of all ranks the values of all: together on all ranks, which must have made the
+  // same ones. Errors (user): a parameter that differs from rank to rank.
+  Status settle_edits();
+
   // What the optimizer of this rank steps: its slice of the unit, or all of it.
   std::span<float> stepped(layout::UnitIndex unit);
   // The step has changed the unit: publishes this rank's slice, and the rest is out of date.
   Status stepped_done(layout::UnitIndex unit);
   // Brings the unit and holds it here until unhold: for whole values outside of operators.
-  Status hold(layout::UnitIndex unit);
+  Status hold(layout::UnitIndex unit, bool writes);
   void unhold(layout::UnitIndex unit);
   // The whole unit's values while it is held.
   std::span<const float> values(layout::UnitIndex unit) const;
@@ -67,6 +73,7 @@ class Residency {
   struct UnitState {
     std::vector<ManagedParameter*> members;
     std::byte* memory = nullptr;  // where the values are or will be
+    memory::Buffer own_copy;      // of a shared unit, once an edit needs one
     bool here = false;
     bool edited = false;
     int pins = 0;
@@ -74,11 +81,14 @@ class Residency {
     std::int64_t last_use = 0;
   };
 
-  Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport);
-  Status start(ManagedParameters& parameters, memory::Account& account);
+  Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
+            memory::Account& account);
+  Status start(ManagedParameters& parameters);
   Status publish_initial(layout::UnitIndex unit);
   Bytes cap(const Options& options) const;
 
+  Status prepare_edit(UnitState& unit, layout::UnitIndex index);
+  Status settle_edit(layout::UnitIndex unit);
   Status bring(layout::UnitIndex unit, const char* for_what);
   Status find_memory(layout::UnitIndex unit, const char* for_what);
   // The one to send away next; none if all are in use.
@@ -90,6 +100,7 @@ class Residency {
 
   const ModelLayout* layout_;
   comm::Transport* transport_;
+  memory::Account* account_;
   Bytes gathered_bytes_;
   bool shared_units_;
   bool retain_;
