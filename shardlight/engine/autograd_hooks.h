@@ -12,6 +12,9 @@ namespace shardlight::engine {
 // After each accumulation into the tensor's .grad. One hook a tensor; an empty one takes it off.
 void on_gradient(const at::Tensor& parameter, std::function<void()> hook);
 
+// Whether this thread runs a backward.
+bool in_backward();
+
 // Within a hook: runs `function` when the backward that called the hook has ended well.
 void at_end_of_backward(std::function<void()> function);
 

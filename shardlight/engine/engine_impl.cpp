@@ -33,12 +33,13 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
   SHARDLIGHT_TRY(transport_, options_.ranks->connect(unit_specs(*layout_)));
+  meter_.emplace(account_);
   account_transport(1);
-  SHARDLIGHT_TRY(residency_,
-                 Residency::create(*layout_, options_, parameters_, *transport_, account_));
+  SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,
+                                               *account_, *meter_));
   SHARDLIGHT_TRY(gradients_,
-                 Gradients::create(*layout_, options_, parameters_, *transport_, account_));
-  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, account_));
+                 Gradients::create(*layout_, options_, parameters_, *transport_, *account_));
+  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, *account_));
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
     on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });
@@ -76,6 +77,7 @@ Status Engine::Impl::close() {
   const at::DisableRecordFunctionGuard unrecorded;
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
   touch_.reset();
+  meter_.reset();
   auto whole = residency_->let_go();
   // Others may still read this rank's shards.
   if (whole) whole = transport_->barrier(deadline());

@@ -61,13 +61,14 @@ class Engine::Impl {
   comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }
 
   Options options_;
-  memory::Account account_;
+  std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedParameters parameters_;
   std::optional<ModelLayout> layout_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Residency> residency_;
   std::optional<Gradients> gradients_;
   std::optional<OptimizerStates> states_;
+  std::optional<TorchMeter> meter_;
   std::optional<Touch> touch_;
   std::optional<Error> error_;  // the first one; nothing works after it
   bool in_backward_ = false;

@@ -31,7 +31,7 @@ Bytes held(const ModelLayout& layout, const layout::Placement& placement, bool t
 // The transport holds shards and sums; of the orders of addition with partial sums, those too.
 void Engine::Impl::account_transport(int sign) {
   const auto change = [&](memory::Tag tag, std::int64_t bytes) {
-    account_.add(tag, Bytes(bytes * sign));
+    account_->add(tag, Bytes(bytes * sign));
   };
   const auto sums =
       layout_->placements.gradients.sharded() ? memory::Tag::kGradients : memory::Tag::kSums;
@@ -67,10 +67,10 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
 }
 
 MemoryReport Engine::Impl::memory() const {
-  MemoryReport report{.tags = {}, .total = account_.total()};
+  MemoryReport report{.tags = {}, .total = account_->total()};
   for (std::size_t i = 0; i < memory::kTags; ++i) {
     const auto tag = static_cast<memory::Tag>(i);
-    report.tags.push_back({.tag = tag, .bytes = account_.level(tag), .ledger = ledger(tag)});
+    report.tags.push_back({.tag = tag, .bytes = account_->level(tag), .ledger = ledger(tag)});
   }
   return report;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardlight/engine/torch_meter.h"
+
 namespace shardlight::engine {
 
 Gradients::Gradients(const ModelLayout& layout, const Options& options,
@@ -59,14 +61,18 @@ void Gradients::keep(at::Tensor& place, at::Tensor gradient) {
     place.add_(gradient);
     return;
   }
-  account_->add(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(gradient.nbytes())));
+  if (!retag(gradient, memory::Tag::kBuckets)) {
+    account_->add(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(gradient.nbytes())));
+  }
   place = std::move(gradient);
 }
 
 void Gradients::drop(std::vector<at::Tensor>& tensors) {
   for (at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
-    account_->remove(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(tensor.nbytes())));
+    if (!retag(tensor, memory::Tag::kTemporaries)) {
+      account_->remove(memory::Tag::kBuckets, Bytes(static_cast<std::int64_t>(tensor.nbytes())));
+    }
     tensor.reset();
   }
 }

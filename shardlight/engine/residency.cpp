@@ -19,10 +19,11 @@ std::string away_message(const ManagedParameter& parameter) {
 }  // namespace
 
 Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
-                     memory::Account& account)
+                     memory::Account& account, const TorchMeter& meter)
     : layout_(&layout),
       transport_(&transport),
       account_(&account),
+      meter_(&meter),
       shared_units_(options.shared_units && layout.placements.parameters.sharded()),
       retain_(options.retain),
       deadline_(options.deadline),
@@ -30,12 +31,10 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
   gathered_bytes_ = cap(options);
 }
 
-Result<std::unique_ptr<Residency>> Residency::create(const ModelLayout& layout,
-                                                     const Options& options,
-                                                     ManagedParameters& parameters,
-                                                     comm::Transport& transport,
-                                                     memory::Account& account) {
-  std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account));
+Result<std::unique_ptr<Residency>> Residency::create(
+    const ModelLayout& layout, const Options& options, ManagedParameters& parameters,
+    comm::Transport& transport, memory::Account& account, const TorchMeter& meter) {
+  std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account, meter));
   SHARDLIGHT_TRY_STATUS(residency->start(parameters));
   return residency;
 }
@@ -114,6 +113,7 @@ void Residency::send_away(layout::UnitIndex unit) {
 }
 
 bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operator_name) {
+  meter_->here();
   const std::lock_guard lock(mutex_);
   UnitState& unit = units_[parameter.unit];
   if (error_) {

@@ -17,6 +17,7 @@
 #include "shardlight/comm/transport.h"
 #include "shardlight/engine/managed_parameter.h"
 #include "shardlight/engine/model_layout.h"
+#include "shardlight/engine/torch_meter.h"
 #include "shardlight/memory/arena.h"
 
 namespace shardlight::engine {
@@ -32,11 +33,9 @@ class Residency {
  public:
   // The transport, the parameters and the account outlive it. The values are those of rank 0's
   // model and are in the shards when it returns. Errors: the transport's, no memory.
-  static Result<std::unique_ptr<Residency>> create(const ModelLayout& layout,
-                                                   const Options& options,
-                                                   ManagedParameters& parameters,
-                                                   comm::Transport& transport,
-                                                   memory::Account& account);
+  static Result<std::unique_ptr<Residency>> create(
+      const ModelLayout& layout, const Options& options, ManagedParameters& parameters,
+      comm::Transport& transport, memory::Account& account, const TorchMeter& meter);
 
   // An operator is about to use the parameter: its unit stays here until unpin. False if that
   // failed; the reason is kept in error() and in what the storage says when it is read.
@@ -82,7 +81,7 @@ class Residency {
   };
 
   Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
-            memory::Account& account);
+            memory::Account& account, const TorchMeter& meter);
   Status start(ManagedParameters& parameters);
   Status publish_initial(layout::UnitIndex unit);
   Bytes cap(const Options& options) const;
@@ -101,6 +100,7 @@ class Residency {
   const ModelLayout* layout_;
   comm::Transport* transport_;
   memory::Account* account_;
+  const TorchMeter* meter_;
   Bytes gathered_bytes_;
   bool shared_units_;
   bool retain_;

@@ -1,0 +1,35 @@
+// Puts what torch allocates on the CPU on an engine's account: a counting allocator laid over
+// torch's own (c10::SetAllocator). A thread's allocations count for the engine whose parameters it
+// used last: in forward as activations, else as temporaries. They go off that account wherever they
+// are freed, also after the engine has ended. Any thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "shardlight/memory/account.h"
+
+namespace shardlight::engine {
+
+class TorchMeter {
+ public:
+  explicit TorchMeter(std::shared_ptr<memory::Account> account);
+  ~TorchMeter();
+  TorchMeter(const TorchMeter&) = delete;
+  TorchMeter& operator=(const TorchMeter&) = delete;
+  TorchMeter(TorchMeter&&) = delete;
+  TorchMeter& operator=(TorchMeter&&) = delete;
+
+  // This thread's allocations are this engine's from now on.
+  void here() const;
+
+ private:
+  std::shared_ptr<memory::Account> account_;
+};
+
+// Gives the tensor's memory another tag, until it is freed; if it is not on any account, it is put
+// on this one by the caller, who also takes it off: then false.
+bool retag(const at::Tensor& tensor, memory::Tag tag);
+
+}  // namespace shardlight::engine
