@@ -1,36 +1,18 @@
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "shardlight/comm/decorators/counting.h"
 #include "shardlight/comm/decorators/delaying.h"
-#include "shardlight/comm/threads/threads_world.h"
 #include "tests/comm/training_steps.h"
 #include "tests/comm/worlds.h"
 
 namespace shardlight::comm {
 namespace {
 
-// Each rank of a world of threads, by itself around its transport.
-std::vector<std::string> run_ranks(
-    std::int64_t world, const std::vector<UnitSpec>& units,
-    const std::function<std::string(std::unique_ptr<Transport>)>& body) {
-  auto made = make_threads_world(units, world);
-  if (!made) return {made.error().message()};
-  std::vector<std::string> said(made->size());
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    threads.emplace_back([&, rank] { said[rank] = body(std::move((*made)[rank])); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return said;
-}
-
 TEST(Delaying, ChangesNoBit) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     const TrainingSteps steps{.seed = seed, .steps = 2, .rounds = 2};
     const auto said =
-        run_ranks(3, units_of_all_shapes(3), [&](std::unique_ptr<Transport> transport) {
+        run_threads(3, units_of_all_shapes(3), [&](std::unique_ptr<Transport> transport) {
           Delaying delaying(std::move(transport), seed, Seconds(1e-3));
           return steps.run(delaying);
         });
@@ -39,8 +21,8 @@ TEST(Delaying, ChangesNoBit) {
 }
 
 TEST(Counting, CountsCallsFailuresAndBytesByKind) {
-  const auto said =
-      run_ranks(2, {unit_of("u", 10, 2)}, [](std::unique_ptr<Transport> transport) -> std::string {
+  const auto said = run_threads(
+      2, {unit_of("u", 10, 2)}, [](std::unique_ptr<Transport> transport) -> std::string {
         Counting counting(std::move(transport));
         std::vector<std::byte> whole(40);
         SHARDLIGHT_SAY(counting.publish(0, 1));

@@ -15,24 +15,6 @@ namespace {
 
 constexpr Seconds kWorldLimit{240};
 
-std::vector<std::string> run_threads(std::int64_t world, const std::vector<UnitSpec>& units,
-                                     const RankBody& body) {
-  auto made = make_threads_world(units, world);
-  if (!made) return {made.error().message()};
-  std::vector<std::string> said(made->size());
-  std::vector<std::thread> threads;
-  ::alarm(static_cast<unsigned>(kWorldLimit.count()));
-  for (std::size_t rank = 0; rank < made->size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto transport = std::move((*made)[rank]);
-      said[rank] = body(*transport);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  ::alarm(0);
-  return said;
-}
-
 std::vector<std::string> run_processes(std::int64_t world, const std::vector<UnitSpec>& units,
                                        const RankBody& body) {
   const std::string job = new_job();
@@ -82,10 +64,27 @@ std::ostream& operator<<(std::ostream& out, const WorldCase& world) {
   return out << name_of(world);
 }
 
+std::vector<std::string> run_threads(
+    std::int64_t world, const std::vector<UnitSpec>& units,
+    const std::function<std::string(std::unique_ptr<Transport>)>& body) {
+  auto made = make_threads_world(units, world);
+  if (!made) return {made.error().message()};
+  std::vector<std::string> said(made->size());
+  std::vector<std::thread> threads;
+  ::alarm(static_cast<unsigned>(kWorldLimit.count()));
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    threads.emplace_back([&, rank] { said[rank] = body(std::move((*made)[rank])); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ::alarm(0);
+  return said;
+}
+
 std::vector<std::string> run_world(const WorldCase& world, const std::vector<UnitSpec>& units,
                                    const RankBody& body) {
-  return world.kind == WorldKind::kThreads ? run_threads(world.ranks, units, body)
-                                           : run_processes(world.ranks, units, body);
+  if (world.kind == WorldKind::kProcesses) return run_processes(world.ranks, units, body);
+  return run_threads(world.ranks, units,
+                     [&](const std::unique_ptr<Transport>& transport) { return body(*transport); });
 }
 
 std::string new_job() {

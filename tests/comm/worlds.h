@@ -30,6 +30,11 @@ using RankBody = std::function<std::string(Transport&)>;
 std::vector<std::string> run_world(const WorldCase& world, const std::vector<UnitSpec>& units,
                                    const RankBody& body);
 
+// The same in a world of threads, with each rank's transport to keep.
+std::vector<std::string> run_threads(
+    std::int64_t world, const std::vector<UnitSpec>& units,
+    const std::function<std::string(std::unique_ptr<Transport>)>& body);
+
 // A job name that nobody else uses.
 std::string new_job();
 

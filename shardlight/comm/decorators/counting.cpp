@@ -7,7 +7,8 @@ OperationCount Counting::count(OperationKind kind) const {
   return {.calls = row.calls, .failed = row.failed, .bytes = Bytes(row.bytes)};
 }
 
-void Counting::after(const Operation& operation, bool done) {
+Status Counting::around(const Operation& operation, const Make& make) {
+  Status done = make();
   Row& row = rows_[static_cast<std::size_t>(operation.kind)];
   ++row.calls;
   if (done) {
@@ -15,6 +16,7 @@ void Counting::after(const Operation& operation, bool done) {
   } else {
     ++row.failed;
   }
+  return done;
 }
 
 }  // namespace shardlight::comm

@@ -23,8 +23,7 @@ class Counting final : public Decorator {
   OperationCount count(OperationKind kind) const;
 
  protected:
-  Status before(const Operation& /*operation*/) override { return {}; }
-  void after(const Operation& operation, bool done) override;
+  Status around(const Operation& operation, const Make& make) override;
 
  private:
   struct Row {

@@ -1,88 +1,113 @@
 #include "shardlight/comm/decorators/decorator.h"
 
+#include <type_traits>
+
 #include "shardlight/comm/gradient.h"
 
 namespace shardlight::comm {
 
-Operation Decorator::operation(OperationKind kind, UnitId unit, std::size_t bytes) const {
+Operation Decorator::described(OperationKind kind, std::size_t bytes,
+                               std::optional<Deadline> deadline) const {
+  return {.kind = kind,
+          .bytes = Bytes(static_cast<std::int64_t>(bytes)),
+          .lane = lane_of_this_thread(),
+          .deadline = deadline};
+}
+
+Operation Decorator::described(OperationKind kind, UnitId unit, std::size_t bytes,
+                               std::optional<Deadline> deadline) const {
+  Operation operation = described(kind, bytes, deadline);
   // A unit that does not exist is refused by the inner transport.
-  const std::string name = unit < units().size() ? units()[unit].name : "";
-  return {.kind = kind, .unit = name, .bytes = Bytes(static_cast<std::int64_t>(bytes))};
+  if (unit < units().size()) operation.unit = units()[unit].name;
+  return operation;
 }
 
 template <class Call>
-auto Decorator::around(const Operation& operation, const Call& call) -> decltype(call()) {
-  SHARDLIGHT_TRY_STATUS(before(operation));
-  auto result = call();
-  after(operation, result.has_value());
-  return result;
+auto Decorator::decorated(const Operation& operation, const Call& call) -> decltype(call()) {
+  using Returned = decltype(call());
+  if constexpr (std::is_same_v<Returned, Status>) {
+    return around(operation, std::cref(call));
+  } else {
+    std::optional<Returned> returned;
+    const auto make = [&]() -> Status {
+      returned = call();
+      if (*returned) return {};
+      return Failure(returned->error());
+    };
+    SHARDLIGHT_TRY_STATUS(around(operation, std::cref(make)));
+    return returned ? std::move(*returned) : Returned(typename Returned::value_type{});
+  }
 }
 
 Status Decorator::publish(UnitId unit, std::int64_t version) {
   const std::size_t bytes = unit < units().size() ? shard(unit).size() : 0;
-  return around(operation(OperationKind::kPublish, unit, bytes),
-                [&] { return inner_->publish(unit, version); });
+  return decorated(described(OperationKind::kPublish, unit, bytes, std::nullopt),
+                   [&] { return inner_->publish(unit, version); });
 }
 
 Status Decorator::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                          Deadline deadline) {
-  return around(operation(OperationKind::kGather, unit, target.size()),
-                [&] { return inner_->gather(unit, version, target, deadline); });
+  return decorated(described(OperationKind::kGather, unit, target.size(), deadline),
+                   [&] { return inner_->gather(unit, version, target, deadline); });
 }
 
 Result<std::span<const std::byte>> Decorator::view(UnitId unit, std::int64_t version,
                                                    Deadline deadline) {
-  return around(operation(OperationKind::kGather, unit, 0),
-                [&] { return inner_->view(unit, version, deadline); });
+  return decorated(described(OperationKind::kGather, unit, 0, deadline),
+                   [&] { return inner_->view(unit, version, deadline); });
 }
 
 Status Decorator::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                          Deadline deadline) {
   const bool sound = unit < units().size() && check_gradient(units()[unit], gradient);
   const auto bytes = sound ? static_cast<std::size_t>(bytes_of(gradient).value()) : 0;
-  return around(operation(OperationKind::kReduce, unit, bytes),
-                [&] { return inner_->reduce(unit, round, fresh, gradient, deadline); });
+  return decorated(described(OperationKind::kReduce, unit, bytes, deadline),
+                   [&] { return inner_->reduce(unit, round, fresh, gradient, deadline); });
 }
 
 Result<std::span<float>> Decorator::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
-  return around(operation(OperationKind::kReduced, unit, 0),
-                [&] { return inner_->reduced(unit, round, deadline); });
+  return decorated(described(OperationKind::kReduced, unit, 0, deadline),
+                   [&] { return inner_->reduced(unit, round, deadline); });
 }
 
 Result<bool> Decorator::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
                                        Deadline deadline) {
-  return around(operation(OperationKind::kGatherReduced, unit, target.size_bytes()),
-                [&] { return inner_->gather_reduced(unit, round, target, deadline); });
+  return decorated(described(OperationKind::kGatherReduced, unit, target.size_bytes(), deadline),
+                   [&] { return inner_->gather_reduced(unit, round, target, deadline); });
 }
 
 Status Decorator::release(UnitId unit, std::int64_t round) {
-  return around(operation(OperationKind::kRelease, unit, 0),
-                [&] { return inner_->release(unit, round); });
+  return decorated(described(OperationKind::kRelease, unit, 0, std::nullopt),
+                   [&] { return inner_->release(unit, round); });
 }
 
 Status Decorator::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
-  return around(operation(OperationKind::kAllReduce, units().size(), values.size_bytes()),
-                [&] { return inner_->all_reduce(values, combine, deadline); });
+  Operation operation = described(OperationKind::kAllReduce, values.size_bytes(), deadline);
+  operation.combine = combine == Combine::kSum ? "sum" : "max";
+  return decorated(operation, [&] { return inner_->all_reduce(values, combine, deadline); });
 }
 
 Status Decorator::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
-  return around(operation(OperationKind::kBroadcast, units().size(), bytes.size()),
-                [&] { return inner_->broadcast(bytes, root, deadline); });
+  Operation operation = described(OperationKind::kBroadcast, bytes.size(), deadline);
+  operation.peer = root;
+  return decorated(operation, [&] { return inner_->broadcast(bytes, root, deadline); });
 }
 
 Status Decorator::barrier(Deadline deadline) {
-  return around(operation(OperationKind::kBarrier, units().size(), 0),
-                [&] { return inner_->barrier(deadline); });
+  return decorated(described(OperationKind::kBarrier, 0, deadline),
+                   [&] { return inner_->barrier(deadline); });
 }
 
 Status Decorator::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
-  return around(operation(OperationKind::kSend, units().size(), bytes.size()),
-                [&] { return inner_->send(bytes, to, deadline); });
+  Operation operation = described(OperationKind::kSend, bytes.size(), deadline);
+  operation.peer = to;
+  return decorated(operation, [&] { return inner_->send(bytes, to, deadline); });
 }
 
 Status Decorator::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
-  return around(operation(OperationKind::kReceive, units().size(), bytes.size()),
-                [&] { return inner_->receive(bytes, from, deadline); });
+  Operation operation = described(OperationKind::kReceive, bytes.size(), deadline);
+  operation.peer = from;
+  return decorated(operation, [&] { return inner_->receive(bytes, from, deadline); });
 }
 
 }  // namespace shardlight::comm

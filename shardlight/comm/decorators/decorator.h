@@ -1,8 +1,9 @@
-// A transport around another: passes every call on, and tells what is derived from it before and
-// after each, with the call's descriptor. So tracing, delays and faults are a few lines each and
-// can be stacked. Owns what it is around; as many threads as that one allows.
+// A transport around another: gives every call with its descriptor to one function of what is
+// derived from it, which makes the call, or does not. So tracing, delays and faults are a few lines
+// each and can be stacked. Owns what it is around; as many threads as that one allows.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "shardlight/comm/transport.h"
@@ -38,15 +39,22 @@ class Decorator : public Transport {
   std::string rank_table() const final { return inner_->rank_table(); }
 
  protected:
-  // An error is the call's, which then is not made.
-  virtual Status before(const Operation& operation) = 0;
-  // `done`: whether it went well.
-  virtual void after(const Operation& operation, bool done) = 0;
+  using Make = std::function<Status()>;
+
+  // Makes the call by `make`, or not at all. An error is the call's. A call that is not made, and
+  // no error, seems done to its caller, with an empty result.
+  virtual Status around(const Operation& operation, const Make& make) = 0;
+
+  Transport& inner() { return *inner_; }
 
  private:
-  Operation operation(OperationKind kind, UnitId unit, std::size_t bytes) const;
+  Operation described(OperationKind kind, std::size_t bytes,
+                      std::optional<Deadline> deadline) const;
+  // A call about a unit.
+  Operation described(OperationKind kind, UnitId unit, std::size_t bytes,
+                      std::optional<Deadline> deadline) const;
   template <class Call>
-  auto around(const Operation& operation, const Call& call) -> decltype(call());
+  auto decorated(const Operation& operation, const Call& call) -> decltype(call());
 
   std::unique_ptr<Transport> inner_;
 };

@@ -4,9 +4,9 @@
 
 namespace shardlight::comm {
 
-Status Delaying::before(const Operation& /*operation*/) {
+Status Delaying::around(const Operation& /*operation*/, const Make& make) {
   std::this_thread::sleep_for(longest_ * random_.uniform(calls_++));
-  return {};
+  return make();
 }
 
 }  // namespace shardlight::comm

@@ -19,8 +19,7 @@ class Delaying final : public Decorator {
         longest_(longest) {}
 
  protected:
-  Status before(const Operation& operation) override;
-  void after(const Operation& /*operation*/, bool /*done*/) override {}
+  Status around(const Operation& operation, const Make& make) override;
 
  private:
   CounterRandom random_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shardlight/base/arithmetic.h"
+#include "shardlight/comm/text_hash.h"
 
 namespace shardlight::comm {
 namespace {
@@ -22,14 +23,6 @@ std::string described(const UnitSpec& unit) {
 }
 
 }  // namespace
-
-std::uint64_t hash_of_text(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return hash;
-}
 
 Status check_shared_world(std::int64_t world) {
   if (world >= 1 && world <= kMaxSharedRanks) return {};

@@ -23,9 +23,6 @@ inline constexpr std::int64_t kMailboxBytes = 65'536;
 // A user error (`world`) unless 1 <= world <= kMaxSharedRanks.
 Status check_shared_world(std::int64_t world);
 
-// FNV-1a, 64 bits: tells apart texts that differ by mistake, not by intent.
-std::uint64_t hash_of_text(const std::string& text);
-
 enum class RankState : std::uint32_t { kAbsent, kActive, kLeft };
 
 // Calls of one rank at a time that the table of a stuck job can show; more are not shown.

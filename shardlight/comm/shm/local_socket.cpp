@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "shardlight/comm/shared/shared_layout.h"
+#include "shardlight/comm/text_hash.h"
 
 namespace shardlight::comm {
 namespace {
