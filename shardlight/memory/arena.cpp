@@ -3,13 +3,23 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace shardlight::memory {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr auto kGrain = static_cast<std::size_t>(Arena::kGrainBytes);
+constexpr std::uintptr_t kPage = 4096;
 
-std::size_t round_up(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+std::size_t round_up(std::size_t size) { return (size + kGrain - 1) / kGrain * kGrain; }
+
+// The whole pages between two places go back to the kernel.
+void drop_pages(std::byte* begin, std::byte* end) {
+  const auto at = [](std::byte* place) { return reinterpret_cast<std::uintptr_t>(place); };
+  const std::uintptr_t first = (at(begin) + kPage - 1) / kPage * kPage;
+  const std::uintptr_t last = at(end) / kPage * kPage;
+  if (last > first) madvise(begin + (first - at(begin)), last - first, MADV_DONTNEED);
+}
 
 }  // namespace
 
@@ -74,15 +84,12 @@ std::byte* Arena::find_gap(std::size_t size) const {
 void Arena::drop_gaps() {
   std::byte* at = range_.data();
   std::byte* const end = at + range_.size();
-  const auto drop = [&](std::byte* gap_end) {
-    if (gap_end > at) madvise(at, static_cast<std::size_t>(gap_end - at), MADV_DONTNEED);
-  };
   for (const auto& [place, piece] : pieces_) {
     if (place < range_.data() || place >= end) continue;
-    drop(place);
+    drop_pages(at, place);
     at = place + piece.size;
   }
-  drop(end);
+  drop_pages(at, end);
 }
 
 }  // namespace shardlight::memory

@@ -12,6 +12,9 @@ namespace shardlight::memory {
 
 class Arena {
  public:
+  // Pieces take multiples of this.
+  static constexpr std::int64_t kGrainBytes = 64;
+
   // `size` is on the account from the beginning to the end. Errors: as Buffer::zeros.
   static Result<Arena> create(Account& account, Tag tag, Bytes size);
 
@@ -19,7 +22,8 @@ class Arena {
   Bytes used() const { return used_; }
   Bytes used_peak() const { return used_peak_; }
 
-  // Null if less than `bytes` is free. What it points to is aligned to a page and not cleared.
+  // Null if less than `bytes` is free. What it points to is aligned to a cache line and not
+  // cleared.
   std::byte* take(Bytes bytes);
   void give(std::byte* piece);
 
