@@ -16,7 +16,7 @@ T or_throw(Result<T> result) {
 }  // namespace
 
 struct Engine::Gathered::Held {
-  Residency* residency;
+  std::weak_ptr<Residency> engine_residency;  // the engine may end first
   std::vector<layout::UnitIndex> units;
 };
 
@@ -25,7 +25,9 @@ Engine::Gathered::Gathered(Gathered&&) noexcept = default;
 
 Engine::Gathered::~Gathered() {
   if (!held_) return;
-  for (const layout::UnitIndex unit : held_->units) held_->residency->unhold(unit);
+  const auto residency = held_->engine_residency.lock();
+  if (!residency) return;
+  for (const layout::UnitIndex unit : held_->units) residency->unhold(unit);
 }
 
 Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
@@ -42,11 +44,11 @@ StepReport Engine::step() { return or_throw(impl_->step()); }
 
 Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {
   auto held = std::make_unique<Gathered::Held>();
-  held->residency = &impl_->residency();
+  held->engine_residency = impl_->residency();
   Gathered scope(std::move(held));
   for (const at::Tensor& tensor : parameters) {
     const layout::UnitIndex unit = or_throw(impl_->find(tensor)).unit;
-    or_throw(impl_->residency().hold(unit, access == Access::kWrite));
+    or_throw(impl_->residency()->hold(unit, access == Access::kWrite));
     scope.held_->units.push_back(unit);
   }
   return scope;

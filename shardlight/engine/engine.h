@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "shardlight/comm/decorators/tracing.h"
 #include "shardlight/engine/options.h"
 #include "shardlight/memory/account.h"
 
@@ -44,8 +45,12 @@ struct TrafficReport {
   comm::TrafficCount moved;    // where bytes move, since the engine began
   comm::TrafficCount planned;  // by what was done: gathers and reductions of whole units
   std::int64_t gathers = 0;
-  Seconds gather_waited{0};  // forward and backward waited for gathers
-  Bytes gathered_peak;       // of units gathered at once
+  std::int64_t gathers_ahead = 0;         // of them, begun before their unit was used
+  std::int64_t unforeseen = 0;            // uses that the micro-step before did not have
+  Seconds gather_waited{0};               // forward and backward waited for gathers
+  Seconds reduce_waited{0};               // backward, for reductions
+  comm::OperationSeconds gather, reduce;  // of the calls, waiting for others included
+  Bytes gathered_peak;                    // of units gathered at once
 };
 
 class Engine {

@@ -11,6 +11,12 @@
 #include "shardlight/telemetry/log.h"
 
 namespace shardlight::engine {
+namespace {
+
+// Enough for quantiles; a long run may not grow.
+constexpr std::size_t kSpansKept = std::size_t{1} << 13;
+
+}  // namespace
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
                                                            const NamedTensors& buffers,
@@ -32,7 +38,8 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   parameters_ = std::move(adopted.parameters);
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
-  SHARDLIGHT_TRY(transport_, options_.ranks->connect(unit_specs(*layout_)));
+  SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
+  transport_ = std::make_unique<comm::Tracing>(std::move(transport), clock_, kSpansKept);
   meter_.emplace(account_);
   account_transport(1);
   SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,
@@ -73,14 +80,17 @@ Engine::Impl::~Impl() {
 
 Status Engine::Impl::close() {
   if (closed_ || !residency_) return {};
-  closed_ = true;
   const at::DisableRecordFunctionGuard unrecorded;
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
+  traffic_at_close_ = traffic();
+  closed_ = true;
   touch_.reset();
   meter_.reset();
   auto whole = residency_->let_go();
   // Others may still read this rank's shards.
   if (whole) whole = transport_->barrier(deadline());
+  gradients_.reset();
+  states_.reset();
   account_transport(-1);
   return whole;
 }
@@ -106,6 +116,7 @@ void Engine::Impl::arrive(const ManagedParameter& parameter) {
 void Engine::Impl::backward_ended() {
   in_backward_ = false;
   ++backwards_;
+  residency_->end_micro_step();
   if (auto ended = gradients_->end_backward(); !ended) {
     error_ = ended.error();
     throw std::move(ended).error();

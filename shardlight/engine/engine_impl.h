@@ -40,7 +40,7 @@ class Engine::Impl {
   MemoryReport memory() const;
   TrafficReport traffic() const;
   const ModelLayout& layout() const { return *layout_; }
-  Residency& residency() { return *residency_; }
+  const std::shared_ptr<Residency>& residency() { return residency_; }
   comm::Transport& transport() { return *transport_; }
 
  private:
@@ -64,8 +64,9 @@ class Engine::Impl {
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedParameters parameters_;
   std::optional<ModelLayout> layout_;
-  std::unique_ptr<comm::Transport> transport_;
-  std::unique_ptr<Residency> residency_;
+  SteadyClock clock_;
+  std::unique_ptr<comm::Tracing> transport_;
+  std::shared_ptr<Residency> residency_;
   std::optional<Gradients> gradients_;
   std::optional<OptimizerStates> states_;
   std::optional<TorchMeter> meter_;
@@ -73,6 +74,7 @@ class Engine::Impl {
   std::optional<Error> error_;  // the first one; nothing works after it
   bool in_backward_ = false;
   bool closed_ = false;
+  TrafficReport traffic_at_close_;
   std::int64_t backwards_ = 0;
   std::int64_t steps_ = 0;
 };

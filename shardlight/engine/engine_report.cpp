@@ -49,6 +49,7 @@ void Engine::Impl::account_transport(int sign) {
 }
 
 std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
+  if (closed_) return std::nullopt;
   const layout::Placements& placements = layout_->placements;
   switch (tag) {
     case memory::Tag::kParameters:
@@ -76,12 +77,18 @@ MemoryReport Engine::Impl::memory() const {
 }
 
 TrafficReport Engine::Impl::traffic() const {
+  if (closed_) return traffic_at_close_;
   const GatherCount gathers = residency_->count();
   return {.moved = transport_->traffic(),
           .planned = {.gathered = gathers.wire_bytes + gradients_->count().gathered,
                       .reduced = gradients_->count().reduced},
           .gathers = gathers.gathers,
+          .gathers_ahead = gathers.ahead,
+          .unforeseen = gathers.unforeseen,
           .gather_waited = gathers.waited,
+          .reduce_waited = gradients_->waited(),
+          .gather = transport_->seconds(comm::OperationKind::kGather),
+          .reduce = transport_->seconds(comm::OperationKind::kReduce),
           .gathered_peak = gathers.peak};
 }
 

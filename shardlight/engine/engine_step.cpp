@@ -61,6 +61,7 @@ Result<StepReport> Engine::Impl::step() {
   // returns.
   const StepFlags mine = {
       .late = gradients_->late(), .unused = unused, .edited = residency_->edited()};
+  SHARDLIGHT_TRY_STATUS(residency_->settle_gathers());
   SHARDLIGHT_TRY(const StepFlags flags, agree(*transport_, mine, deadline()));
   if (flags.edited) SHARDLIGHT_TRY_STATUS(residency_->settle_edits());
   if (flags.late) SHARDLIGHT_TRY_STATUS(gradients_->reduce_late());
@@ -78,6 +79,7 @@ Result<StepReport> Engine::Impl::step() {
     SHARDLIGHT_TRY_STATUS(step_unit(unit, mean_factor(), clip, report.lr_factor, used));
   }
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());
+  residency_->look_ahead();
   seed_micro_step();
   return report;
 }

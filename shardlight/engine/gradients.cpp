@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "shardlight/engine/torch_meter.h"
@@ -20,7 +21,10 @@ Gradients::Gradients(const ModelLayout& layout, const Options& options,
       deadline_(options.deadline),
       member_of_(parameters.size()),
       units_(layout.units.size()),
-      used_(parameters.size()) {}
+      used_(parameters.size()),
+      bucket_bytes_(options.bucket_bytes) {
+  if (bucket_bytes_ > Bytes(0)) lane_ = std::make_unique<comm::Lane>(transport, "reduce");
+}
 
 Result<Gradients> Gradients::create(const ModelLayout& layout, const Options& options,
                                     const ManagedParameters& parameters, comm::Transport& transport,
@@ -123,19 +127,46 @@ std::vector<comm::GradientPart> Gradients::pending_parts(
 Status Gradients::reduce(layout::UnitIndex index) {
   UnitGradients& unit = units_[index];
   unit.reduced = true;
-  if (unit.local) return reduce_parts(index, unit.local->parts());
-  auto done = reduce_parts(index, pending_parts(index, unit.pending));
-  drop(unit.pending);
-  return done;
+  if (unit.local) return reduce_parts(index, unit.local->parts(), {});
+  const auto parts = pending_parts(index, unit.pending);
+  std::vector<at::Tensor> tensors(unit.pending.size());
+  tensors.swap(unit.pending);
+  return reduce_parts(index, parts, std::move(tensors));
 }
 
-Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::GradientPart> parts) {
+Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::GradientPart> parts,
+                               std::vector<at::Tensor> tensors) {
   UnitGradients& unit = units_[index];
   const comm::Gradient gradient{.parts = parts, .dtype = layout::DType::kFloat32};
   ++unit.round;
   count_.reduced += bytes_for_others(index, parts);
-  return transport_->reduce(index, unit.round, std::exchange(unit.fresh, false), gradient,
-                            deadline());
+  const bool fresh = std::exchange(unit.fresh, false);
+  const auto began = std::chrono::steady_clock::now();
+  Status status;
+  if (lane_) {
+    const Bytes bytes = layout_->units[index].bytes();
+    in_flight_.push_back({.handle = lane_->reduce(index, unit.round, fresh, gradient, deadline()),
+                          .tensors = std::move(tensors),
+                          .bytes = bytes});
+    in_flight_bytes_ += bytes;
+    status = wait_down_to(bucket_bytes_);
+  } else {
+    status = transport_->reduce(index, unit.round, fresh, gradient, deadline());
+    drop(tensors);
+  }
+  waited_ += std::chrono::steady_clock::now() - began;
+  return status;
+}
+
+Status Gradients::wait_down_to(Bytes bytes) {
+  while (in_flight_bytes_ > bytes || (bytes == Bytes(0) && !in_flight_.empty())) {
+    InFlight& oldest = in_flight_.front();
+    SHARDLIGHT_TRY_STATUS(oldest.handle.wait(deadline()));
+    drop(oldest.tensors);
+    in_flight_bytes_ = in_flight_bytes_ - oldest.bytes;
+    in_flight_.pop_front();
+  }
+  return {};
 }
 
 Bytes Gradients::bytes_for_others(layout::UnitIndex unit,
@@ -152,12 +183,17 @@ Bytes Gradients::bytes_for_others(layout::UnitIndex unit,
 
 Status Gradients::end_backward() {
   const at::DisableRecordFunctionGuard unrecorded;
+  const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     if (!layout_->units[index].trainable) continue;
     UnitGradients& unit = units_[index];
-    const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
     if (unit.local) unit.local->end_micro_step(once ? micro_step_ : 0);
     if (reduces_now() && !unit.reduced) SHARDLIGHT_TRY_STATUS(reduce(index));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  SHARDLIGHT_TRY_STATUS(wait_down_to(Bytes(0)));
+  waited_ += std::chrono::steady_clock::now() - began;
+  for (UnitGradients& unit : units_) {
     if (unit.local && !once) unit.local->clear();
     unit.arrived.assign(unit.arrived.size(), false);
     unit.arrivals = 0;
@@ -176,10 +212,13 @@ bool Gradients::late() const {
 Status Gradients::reduce_late() {
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     if (!layout_->units[index].trainable) continue;
-    SHARDLIGHT_TRY_STATUS(reduce_parts(index, pending_parts(index, units_[index].late)));
-    drop(units_[index].late);
+    auto& late = units_[index].late;
+    const auto parts = pending_parts(index, late);
+    std::vector<at::Tensor> tensors(late.size());
+    tensors.swap(late);
+    SHARDLIGHT_TRY_STATUS(reduce_parts(index, parts, std::move(tensors)));
   }
-  return {};
+  return wait_down_to(Bytes(0));
 }
 
 std::vector<comm::GradientPart> Gradients::whole_unit(layout::UnitIndex unit) const {

@@ -8,10 +8,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
 #include "shardlight/engine/local_gradients.h"
 #include "shardlight/engine/managed_parameter.h"
@@ -51,6 +54,8 @@ class Gradients {
 
   // What the calls so far move to and from other ranks.
   comm::TrafficCount count() const { return count_; }
+  // Backward's, for reductions.
+  Seconds waited() const { return waited_; }
 
  private:
   struct UnitGradients {
@@ -66,9 +71,19 @@ class Gradients {
 
   Gradients(const ModelLayout& layout, const Options& options, const ManagedParameters& parameters,
             comm::Transport& transport, memory::Account& account);
+  // A reduction on the lane, and what it reads.
+  struct InFlight {
+    comm::Handle handle;
+    std::vector<at::Tensor> tensors;
+    Bytes bytes;
+  };
+
   bool reduces_now() const;
   Status reduce(layout::UnitIndex unit);
-  Status reduce_parts(layout::UnitIndex unit, std::span<const comm::GradientPart> parts);
+  Status reduce_parts(layout::UnitIndex unit, std::span<const comm::GradientPart> parts,
+                      std::vector<at::Tensor> tensors);
+  // Waits for the oldest reductions until at most so many bytes are in flight.
+  Status wait_down_to(Bytes bytes);
   std::vector<comm::GradientPart> pending_parts(layout::UnitIndex unit,
                                                 const std::vector<at::Tensor>& tensors) const;
   Bytes bytes_for_others(layout::UnitIndex unit, std::span<const comm::GradientPart> parts) const;
@@ -87,6 +102,11 @@ class Gradients {
   std::vector<bool> used_;
   std::int64_t micro_step_ = 0;
   comm::TrafficCount count_;
+  Seconds waited_{0};
+  Bytes bucket_bytes_;
+  std::deque<InFlight> in_flight_;
+  Bytes in_flight_bytes_;
+  std::unique_ptr<comm::Lane> lane_;  // the last one: it ends before what it reads
 };
 
 }  // namespace shardlight::engine

@@ -67,21 +67,21 @@ Result<Adopted> adopt(const NamedTensors& named) {
     if (!fills_its_storage(parameter->tensor)) {
       parameter->tensor.set_data(parameter->tensor.detach().contiguous().clone());
     }
-    parameter->storage = parameter->tensor.storage().unsafeGetStorageImpl();
+    parameter->storage = parameter->tensor.storage();
   }
   return adopted;
 }
 
 void point_at(ManagedParameter& parameter, std::byte* memory) {
-  parameter.storage->set_data_ptr_noswap(
+  parameter.memory().set_data_ptr_noswap(
       at::DataPtr(memory, &parameter, &keep_memory, c10::DeviceType::CPU));
-  parameter.storage->clear_data_ptr_access_error_msg_();
+  parameter.memory().clear_data_ptr_access_error_msg_();
 }
 
 void take_away(ManagedParameter& parameter, std::string message) {
-  parameter.storage->set_data_ptr_noswap(
+  parameter.memory().set_data_ptr_noswap(
       at::DataPtr(nullptr, &parameter, &keep_memory, c10::DeviceType::CPU));
-  parameter.storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
+  parameter.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
 }
 
 void let_go(ManagedParameter& parameter, const std::byte* values) {
@@ -89,14 +89,14 @@ void let_go(ManagedParameter& parameter, const std::byte* values) {
   if (values != nullptr && parameter.bytes() > 0) {
     std::memcpy(memory.get(), values, parameter.bytes());
   }
-  parameter.storage->set_data_ptr_noswap(std::move(memory));
-  parameter.storage->clear_data_ptr_access_error_msg_();
+  parameter.memory().set_data_ptr_noswap(std::move(memory));
+  parameter.memory().clear_data_ptr_access_error_msg_();
 }
 
 bool intact(const ManagedParameter& parameter) {
   const auto* impl = parameter.tensor.unsafeGetTensorImpl();
   return impl->has_storage() &&
-         impl->unsafe_storage().unsafeGetStorageImpl() == parameter.storage &&
+         impl->unsafe_storage().unsafeGetStorageImpl() == &parameter.memory() &&
          managed_parameter(parameter.tensor) == &parameter;
 }
 

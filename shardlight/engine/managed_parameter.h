@@ -7,7 +7,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/StorageImpl.h>
+#include <c10/core/Storage.h>
 
 #include <cstddef>
 #include <memory>
@@ -26,15 +26,16 @@ class Residency;
 
 struct ManagedParameter {
   at::Tensor tensor;
-  c10::StorageImpl* storage = nullptr;  // the tensor's
-  std::string name;                     // the canonical one
-  layout::ParameterIndex index = 0;     // in the table
+  c10::Storage storage;              // the tensor's; ours too, so that it outlives a replacement
+  std::string name;                  // the canonical one
+  layout::ParameterIndex index = 0;  // in the table
   layout::UnitIndex unit = 0;
   std::int64_t offset = 0;  // elements, in the unit
   Residency* residency = nullptr;
 
   std::int64_t elements() const { return tensor.numel(); }
-  std::size_t bytes() const { return storage->nbytes(); }
+  std::size_t bytes() const { return storage.nbytes(); }
+  c10::StorageImpl& memory() const { return *storage.unsafeGetStorageImpl(); }
 };
 
 using ManagedParameters = std::vector<std::unique_ptr<ManagedParameter>>;  // by table index

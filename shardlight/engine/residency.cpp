@@ -1,10 +1,13 @@
 #include "shardlight/engine/residency.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
-#include "shardlight/engine/agreement.h"
+#include "shardlight/engine/autograd_hooks.h"
 
 namespace shardlight::engine {
 namespace {
@@ -24,11 +27,18 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
       transport_(&transport),
       account_(&account),
       meter_(&meter),
+      prefetch_bytes_(options.prefetch_bytes),
       shared_units_(options.shared_units && layout.placements.parameters.sharded()),
       retain_(options.retain),
       deadline_(options.deadline),
-      units_(layout.units.size()) {
+      units_(layout.units.size()),
+      trace_(layout.units.size()) {
   gathered_bytes_ = cap(options);
+  // What is never out of date, or not moved, needs nobody to bring it.
+  const bool moves = layout.placements.optimizer.sharded() && !shared_units_;
+  if (moves && prefetch_bytes_ > Bytes(0)) {
+    lane_ = std::make_unique<comm::Lane>(transport, "gather");
+  }
 }
 
 Result<std::unique_ptr<Residency>> Residency::create(
@@ -78,7 +88,7 @@ Status Residency::publish_initial(layout::UnitIndex unit) {
   std::vector<std::byte> values(size_of(layout_->units[unit].bytes()));
   for (const ManagedParameter* member : state.members) {
     if (member->bytes() == 0) continue;
-    std::memcpy(values.data() + member->offset * sizeof(float), member->storage->data(),
+    std::memcpy(values.data() + member->offset * sizeof(float), member->memory().data(),
                 member->bytes());
   }
   const comm::Deadline deadline(deadline_);
@@ -120,13 +130,13 @@ bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operat
     fail(parameter, *error_);
     return false;
   }
+  if (!retain_) end_last_use(parameter.unit);
   ++unit.pins;
   unit.last_use = ++clock_;
-  if (!retain_ && last_used_ && *last_used_ != parameter.unit && sharded()) {
-    const UnitState& before = units_[*last_used_];
-    if (before.pins == 0 && !before.edited) send_away(*last_used_);
-  }
   last_used_ = parameter.unit;
+  // Evaluation is no part of a micro-step.
+  const bool trains = at::GradMode::is_enabled() || in_backward();
+  const bool goes_on = trains && trace_.use(parameter.unit);
   auto ready = unit.here ? Status() : bring(parameter.unit, operator_name);
   if (ready && writes) ready = prepare_edit(unit, parameter.unit);
   if (!ready) {
@@ -135,7 +145,18 @@ bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operat
     fail(parameter, *error_);
     return false;
   }
+  if (goes_on) begin_ahead();
   return true;
+}
+
+// Without retention a unit goes when another one is used, or when backward takes over from forward.
+void Residency::end_last_use(layout::UnitIndex next) {
+  const bool backward = in_backward();
+  const bool ends = last_used_ && (*last_used_ != next || backward != last_use_in_backward_);
+  last_use_in_backward_ = backward;
+  if (!ends || !sharded()) return;
+  const UnitState& before = units_[*last_used_];
+  if (before.pins == 0 && !before.edited) send_away(*last_used_);
 }
 
 void Residency::unpin(ManagedParameter& parameter, bool /*wrote*/) {
@@ -156,38 +177,54 @@ std::optional<Error> Residency::error() const {
 
 Status Residency::bring(layout::UnitIndex unit, const char* for_what) {
   UnitState& state = units_[unit];
-  const comm::Deadline deadline(deadline_);
   const auto began = std::chrono::steady_clock::now();
-  if (shared_units_) {
-    SHARDLIGHT_TRY(const auto view, transport_->view(unit, state.version, deadline));
+  if (state.coming) {
+    const auto arrived = state.coming->wait(comm::Deadline(deadline_));
+    state.coming.reset();
+    coming_bytes_ = coming_bytes_ - layout_->units[unit].bytes();
+    if (!arrived) return arrived;
+    ++count_.ahead;
+  } else if (shared_units_) {
+    SHARDLIGHT_TRY(const auto view,
+                   transport_->view(unit, state.version, comm::Deadline(deadline_)));
     if (view.empty() && layout_->units[unit].elements > Count(0)) {
       return user_error("shared_units", "true", "false on this transport, which shares no units");
     }
     state.memory = const_cast<std::byte*>(view.data());
   } else {
-    if (sharded()) SHARDLIGHT_TRY_STATUS(find_memory(unit, for_what));
-    const std::span<std::byte> target(state.memory, size_of(layout_->units[unit].bytes()));
-    if (auto gathered = transport_->gather(unit, state.version, target, deadline); !gathered) {
-      if (arena_) arena_->give(state.memory);
-      return gathered;
-    }
+    SHARDLIGHT_TRY_STATUS(gather(unit, for_what));
   }
   show(state);
-  ++count_.gathers;
-  if (!shared_units_) {
-    const Count own = layout_->exchanged.slice(unit, layout_->rank).size();
-    count_.wire_bytes += layout_->units[unit].bytes() -
-                         Bytes(own.value() * static_cast<std::int64_t>(sizeof(float)));
-  }
+  count_gather(unit);
   count_.waited += std::chrono::steady_clock::now() - began;
   return {};
+}
+
+Status Residency::gather(layout::UnitIndex unit, const char* for_what) {
+  UnitState& state = units_[unit];
+  if (sharded()) SHARDLIGHT_TRY_STATUS(find_memory(unit, for_what));
+  const std::span<std::byte> target(state.memory, size_of(layout_->units[unit].bytes()));
+  auto gathered = transport_->gather(unit, state.version, target, comm::Deadline(deadline_));
+  if (!gathered && arena_) arena_->give(state.memory);
+  return gathered;
+}
+
+void Residency::count_gather(layout::UnitIndex unit) {
+  ++count_.gathers;
+  if (shared_units_) return;
+  const Count own = layout_->exchanged.slice(unit, layout_->rank).size();
+  count_.wire_bytes +=
+      layout_->units[unit].bytes() - Bytes(own.value() * static_cast<std::int64_t>(sizeof(float)));
 }
 
 Status Residency::find_memory(layout::UnitIndex unit, const char* for_what) {
   const Bytes bytes = layout_->units[unit].bytes();
   std::byte* memory = nullptr;
   while ((memory = arena_->take(bytes)) == nullptr) {
-    const auto next = victim();
+    auto next = victim();
+    if (!next) {
+      SHARDLIGHT_TRY(next, await_any());
+    }
     if (!next) {
       const Bytes over = arena_->used() + bytes - arena_->size();
       return user_error("gathered_bytes", std::to_string(gathered_bytes_.value()),
@@ -202,12 +239,29 @@ Status Residency::find_memory(layout::UnitIndex unit, const char* for_what) {
   return {};
 }
 
+// Of those on their way, one that has come: it may be sent away again.
+Result<std::optional<layout::UnitIndex>> Residency::await_any() {
+  const auto coming =
+      std::ranges::find_if(units_, [](const UnitState& unit) { return unit.coming.has_value(); });
+  if (coming == units_.end()) return std::nullopt;
+  const auto unit = static_cast<layout::UnitIndex>(coming - units_.begin());
+  SHARDLIGHT_TRY_STATUS(bring(unit, "the cap"));
+  return unit;
+}
+
+// Belady's choice where uses are foreseen: the one whose next use is farthest, or that has none.
 std::optional<layout::UnitIndex> Residency::victim() const {
+  constexpr auto kNever = std::numeric_limits<std::size_t>::max();
   std::optional<layout::UnitIndex> found;
+  const auto later = [&](layout::UnitIndex a, layout::UnitIndex b) {
+    const std::size_t to_a = trace_.distance(a).value_or(kNever);
+    const std::size_t to_b = trace_.distance(b).value_or(kNever);
+    return to_a != to_b ? to_a > to_b : units_[a].last_use < units_[b].last_use;
+  };
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     const UnitState& state = units_[unit];
     if (!state.here || state.pins > 0 || state.edited) continue;
-    if (!found || state.last_use < units_[*found].last_use) found = unit;
+    if (!found || later(unit, *found)) found = unit;
   }
   return found;
 }
@@ -240,71 +294,9 @@ Status Residency::hold(layout::UnitIndex unit, bool writes) {
   return {};
 }
 
-// An edit stays where it is made until it is settled. What other ranks read may not change under
-// them, so memory that they share or gather from is copied first.
-Status Residency::prepare_edit(UnitState& unit, layout::UnitIndex index) {
-  unit.edited = true;
-  const bool read_by_others =
-      shared_units_ || (!sharded() && layout_->placements.optimizer.sharded());
-  if (!read_by_others || unit.own_copy.size() > 0) return {};
-  const Bytes bytes = layout_->units[index].bytes();
-  SHARDLIGHT_TRY(unit.own_copy, memory::Buffer::zeros(*account_, memory::Tag::kGathered, bytes));
-  std::copy_n(unit.memory, unit.own_copy.size(), unit.own_copy.data());
-  unit.memory = unit.own_copy.data();
-  show(unit);
-  return {};
-}
-
-bool Residency::edited() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(units_, [](const UnitState& unit) { return unit.edited; });
-}
-
-Status Residency::settle_edits() {
-  const std::lock_guard lock(mutex_);
-  for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    std::vector<double> edited = {units_[unit].edited ? 1.0 : 0.0};
-    SHARDLIGHT_TRY_STATUS(
-        transport_->all_reduce(edited, comm::Combine::kMax, comm::Deadline(deadline_)));
-    if (edited.front() > 0) SHARDLIGHT_TRY_STATUS(settle_edit(unit));
-  }
-  return {};
-}
-
-Status Residency::settle_edit(layout::UnitIndex unit) {
-  UnitState& state = units_[unit];
-  if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "an edit"));
-  std::vector<std::span<const std::byte>> values;
-  for (const ManagedParameter* member : state.members) {
-    values.emplace_back(state.memory + member->offset * sizeof(float), member->bytes());
-  }
-  const comm::Deadline deadline(deadline_);
-  SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, values, deadline));
-  if (differs) {
-    return user_error("parameter " + state.members[*differs]->name,
-                      "changed to other values on some ranks than on others",
-                      "the same changes on all ranks before step()");
-  }
-  state.edited = false;
-  ++state.version;
-  const std::span<const std::byte> edited(state.memory, size_of(layout_->units[unit].bytes()));
-  if (const auto whole = transport_->whole(unit); !whole.empty()) {
-    if (whole.data() != state.memory) std::ranges::copy(edited, whole.begin());
-    state.memory = whole.data();
-    show(state);
-  } else {
-    const auto begin = layout_->exchanged.slice(unit, layout_->rank).begin.value();
-    const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), edited.data() + begin * sizeof(float), shard.size());
-    if (shared_units_) send_away(unit);
-  }
-  state.own_copy = {};
-  return transport_->publish(unit, state.version);
-}
-
 void Residency::unhold(layout::UnitIndex unit) {
   const std::lock_guard lock(mutex_);
-  --units_[unit].pins;
+  if (!gone_) --units_[unit].pins;
 }
 
 std::span<const float> Residency::values(layout::UnitIndex unit) const {
@@ -312,24 +304,35 @@ std::span<const float> Residency::values(layout::UnitIndex unit) const {
           static_cast<std::size_t>(layout_->units[unit].elements.value())};
 }
 
+// Needs no room in the arena, and no other rank where the values are here.
 Status Residency::let_go() {
-  Status status;
-  for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    if (status) status = hold(unit, false);
-    for (ManagedParameter* member : units_[unit].members) {
-      if (status) {
-        engine::let_go(*member, units_[unit].memory + member->offset * sizeof(float));
-      } else {
-        engine::let_go(*member, nullptr);
-        member->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
-            "parameter " + member->name + " was lost with its engine: " + status.error().message());
+  Status status = settle_gathers();
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
+    UnitState& unit = units_[index];
+    std::vector<std::byte> fetched;
+    const std::byte* values = unit.memory;
+    if (!unit.here) {
+      fetched.resize(size_of(layout_->units[index].bytes()));
+      values = fetched.data();
+      auto gathered = transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_));
+      if (!gathered) {
+        values = nullptr;
+        status = std::move(gathered);
       }
     }
-    if (!status) continue;
-    units_[unit].here = false;
-    units_[unit].pins = 0;
-    if (arena_) arena_->give(units_[unit].memory);
+    for (ManagedParameter* member : unit.members) {
+      const auto offset = member->offset * static_cast<std::int64_t>(sizeof(float));
+      engine::let_go(*member, values != nullptr ? values + offset : nullptr);
+      if (values != nullptr) continue;
+      member->memory().release_data_and_set_meta_custom_data_ptr_error_msg_(
+          "parameter " + member->name + " was lost with its engine: " + status.error().message());
+    }
+    unit = UnitState();
   }
+  if (arena_) count_.peak = arena_->used_peak();
+  arena_.reset();
   return status;
 }
 
@@ -337,6 +340,7 @@ GatherCount Residency::count() const {
   const std::lock_guard lock(mutex_);
   GatherCount count = count_;
   if (arena_) count.peak = arena_->used_peak();
+  count.unforeseen = trace_.unforeseen();
   return count;
 }
 

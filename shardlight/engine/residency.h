@@ -1,8 +1,7 @@
 // Where the values of each unit are on this rank: here, in memory that operators may read, or away.
 // It brings a unit when an operator uses one of its parameters and sends units away to stay within
-// the cap, least recently used first. It knows placements, never stages: a replicated unit has
-// memory for good, which is out of date after a step, until it is brought again in place; a sharded
-// one gets a piece of the arena; a shared one is seen where the host's ranks share it.
+// the cap: the one foreseen to be used last, in the first micro-step the least recently used. With
+// a lane it also brings ahead what is foreseen next. It knows placements, never stages.
 //
 // Operators may use parameters from several threads at once (pin, unpin); the rest is for the
 // thread that steps the engine, while no operator runs.
@@ -14,17 +13,21 @@
 #include <string>
 #include <vector>
 
+#include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
 #include "shardlight/engine/managed_parameter.h"
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/torch_meter.h"
+#include "shardlight/engine/use_trace.h"
 #include "shardlight/memory/arena.h"
 
 namespace shardlight::engine {
 
 struct GatherCount {
   std::int64_t gathers = 0;
-  Bytes wire_bytes;  // of the others' slices
+  Bytes wire_bytes;             // of the others' slices
+  std::int64_t ahead = 0;       // of the gathers, how many began before their unit was used
+  std::int64_t unforeseen = 0;  // uses that the micro-step before did not have
   Seconds waited{0};
   Bytes peak;  // of what was gathered at once
 };
@@ -45,6 +48,13 @@ class Residency {
   // The first thing that went wrong in an operator; it stays.
   std::optional<Error> error() const;
 
+  // A micro-step has ended: its uses are what the next one is foreseen to have.
+  void end_micro_step();
+  // Begins to bring what is foreseen next.
+  void look_ahead();
+  // Until nothing is on its way here.
+  Status settle_gathers();
+
   // Parameters of this rank were changed by something else than the optimizer.
   bool edited() const;
   // Makes the edits of all ranks the values of all: together on all ranks, which must have made the
@@ -61,9 +71,8 @@ class Residency {
   // The whole unit's values while it is held.
   std::span<const float> values(layout::UnitIndex unit) const;
 
-  // Gives every parameter memory of its own with its values, through the transport; nothing is
-  // managed any more. After an error of the transport the values are gone, and reading them says
-  // so.
+  // Gives every parameter memory of its own with its values, and all other memory back; nothing is
+  // managed any more. What is away and the transport cannot bring is lost; reading it says so.
   Status let_go();
 
   GatherCount count() const;
@@ -75,6 +84,7 @@ class Residency {
     memory::Buffer own_copy;      // of a shared unit, once an edit needs one
     bool here = false;
     bool edited = false;
+    std::optional<comm::Handle> coming;
     int pins = 0;
     std::int64_t version = 1;
     std::int64_t last_use = 0;
@@ -89,8 +99,14 @@ class Residency {
   Status prepare_edit(UnitState& unit, layout::UnitIndex index);
   Status settle_edit(layout::UnitIndex unit);
   Status bring(layout::UnitIndex unit, const char* for_what);
+  void end_last_use(layout::UnitIndex next);
+  Status gather(layout::UnitIndex unit, const char* for_what);
   Status find_memory(layout::UnitIndex unit, const char* for_what);
-  // The one to send away next; none if all are in use.
+  Result<std::optional<layout::UnitIndex>> await_any();
+  bool find_memory_ahead(layout::UnitIndex unit);
+  void begin_ahead();
+  void count_gather(layout::UnitIndex unit);
+  // The one to send away next; none if all are in use, or coming.
   std::optional<layout::UnitIndex> victim() const;
   void show(UnitState& unit);
   void send_away(layout::UnitIndex unit);
@@ -102,6 +118,7 @@ class Residency {
   memory::Account* account_;
   const TorchMeter* meter_;
   Bytes gathered_bytes_;
+  Bytes prefetch_bytes_;
   bool shared_units_;
   bool retain_;
   Seconds deadline_;
@@ -110,9 +127,14 @@ class Residency {
   std::vector<UnitState> units_;
   std::optional<memory::Arena> arena_;
   std::optional<layout::UnitIndex> last_used_;
+  bool last_use_in_backward_ = false;
+  bool gone_ = false;
+  UseTrace trace_;
+  Bytes coming_bytes_;
   std::optional<Error> error_;
   std::int64_t clock_ = 0;
   GatherCount count_;
+  std::unique_ptr<comm::Lane> lane_;  // the last one: it ends before what it writes to
 };
 
 }  // namespace shardlight::engine

@@ -26,6 +26,7 @@ void read_all(Engine& engine, const TestModel& model, const Optimizer& optimizer
               Outcome& outcome) {
   for (const auto& [name, parameter] : without_aliases(model).parameters) {
     {
+      const at::NoGradGuard no_grad;  // reading is no part of a micro-step
       const auto scope = engine.gathered({parameter});
       outcome.parameters[name] = parameter.detach().clone();
     }

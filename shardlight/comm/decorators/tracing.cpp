@@ -1,7 +1,6 @@
 #include "shardlight/comm/decorators/tracing.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "shardlight/base/arithmetic.h"
 
@@ -12,6 +11,9 @@ Status Tracing::around(const Operation& operation, const Make& make) {
   Status done = make();
   const Clock::Duration end = clock_.now() - begin_;
   const std::scoped_lock lock(mutex_);
+  const auto kind = static_cast<std::size_t>(operation.kind);
+  ++calls_.at(kind);
+  total_.at(kind) += end - begin;
   if (spans_.size() < most_spans_) {
     spans_.push_back(
         {.operation = operation, .begin = begin, .end = end, .done = done.has_value()});
@@ -33,23 +35,25 @@ std::int64_t Tracing::spans_left_out() const {
 
 OperationSeconds Tracing::seconds(OperationKind kind) const {
   std::vector<Seconds> took;
+  OperationSeconds seconds;
   {
     const std::scoped_lock lock(mutex_);
+    seconds.calls = calls_.at(static_cast<std::size_t>(kind));
+    seconds.total = total_.at(static_cast<std::size_t>(kind));
     for (const OperationSpan& span : spans_) {
       if (span.operation.kind == kind) took.push_back(span.took());
     }
   }
-  if (took.empty()) return {};
+  if (took.empty()) return seconds;
   std::sort(took.begin(), took.end());
-  const auto calls = static_cast<std::int64_t>(took.size());
+  const auto kept = static_cast<std::int64_t>(took.size());
   const auto quantile = [&](std::int64_t percent) {
-    return took[static_cast<std::size_t>(divide_up(calls * percent, std::int64_t{100}) - 1)];
+    return took[static_cast<std::size_t>(divide_up(kept * percent, std::int64_t{100}) - 1)];
   };
-  return {.calls = calls,
-          .total = std::accumulate(took.begin(), took.end(), Seconds(0)),
-          .p50 = quantile(50),
-          .p99 = quantile(99),
-          .longest = took.back()};
+  seconds.p50 = quantile(50);
+  seconds.p99 = quantile(99);
+  seconds.longest = took.back();
+  return seconds;
 }
 
 }  // namespace shardlight::comm

@@ -3,6 +3,7 @@
 // not bytes on their way. Any number of threads may call and read; a reader gets a copy.
 #pragma once
 
+#include <array>
 #include <mutex>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct OperationSpan {
   Seconds took() const { return end - begin; }
 };
 
-// Of the spans of one kind. A quantile is the shortest time that this part of all calls kept
-// within.
+// Of one kind: calls and total of all, the rest of the spans that were kept. A quantile is the
+// shortest time that this part of them kept within.
 struct OperationSeconds {
   std::int64_t calls = 0;
   Seconds total{};
@@ -53,6 +54,8 @@ class Tracing final : public Decorator {
   mutable std::mutex mutex_;
   std::vector<OperationSpan> spans_;
   std::int64_t left_out_ = 0;
+  std::array<std::int64_t, kOperationKinds> calls_ = {};
+  std::array<Clock::Duration, kOperationKinds> total_ = {};
 };
 
 }  // namespace shardlight::comm
