@@ -18,7 +18,7 @@ using testing::Each;
 using testing::IsEmpty;
 
 constexpr std::size_t kUnits = 24;
-constexpr int kRounds = 4;
+constexpr int kRounds = 2;
 
 Numbers numbers(std::int64_t what, UnitId unit, std::int64_t round, std::int64_t rank) {
   const auto key = static_cast<std::uint64_t>(((what * 100 + round) * 1000 + rank) * 1000);

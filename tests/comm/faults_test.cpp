@@ -153,9 +153,12 @@ TEST(Faults, AStoppedRankIsNamedByTheDeadlineAndLearnsOfIt) {
     }
     ::kill(workers.children().process(victim), SIGCONT);
     const auto ends = workers.children().ends(kFaultLimit);
+    int tables = 0;
     for (int rank = 0; rank < 4; ++rank) {
       expect_named(ends[rank].text, rank, "rank " + std::to_string(victim) + " did not come");
+      if (ends[rank].text.find("rank  state   activity\n   0  ") != std::string::npos) ++tables;
     }
+    EXPECT_EQ(tables, 1);
   }
 }
 

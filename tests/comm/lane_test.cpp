@@ -119,6 +119,24 @@ TEST_F(Lanes, WhoSubmitsTooMuchWaitsForRoomUntilTheDeadline) {
   EXPECT_TRUE(lane.drain(ample()));
 }
 
+TEST_F(Lanes, AreNamedInTheTableOfAStuckJob) {
+  Lane lane(transport(), "prefetch");
+  std::vector<std::byte> whole(40);
+  ASSERT_TRUE(lane.publish(0, 1, ample()).wait(ample()));
+  const Status late = lane.gather(0, 1, whole, Deadline(Seconds(0.05))).wait(ample());
+  ASSERT_FALSE(late);
+  EXPECT_THAT(
+      late.error().message(),
+      AllOf(StartsWith("rank 0, unit u, gather: rank 1 did not come within 0.05 s; it is in "
+                       "no call. All ranks:\nrank  state   activity\n"),
+            HasSubstr("\n   0  active  in gather of u on lane prefetch for "),
+            HasSubstr("s, waiting for rank 1\n   1  active  in no call\n")));
+  // Said once.
+  const Status again = transport().barrier(ample());
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message(), testing::Not(HasSubstr("activity")));
+}
+
 TEST_F(Lanes, AnEndedLaneLeavesCallsThatHaveNotBegun) {
   std::optional<Handle> running, left;
   bool made = false;

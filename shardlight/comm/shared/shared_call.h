@@ -18,6 +18,11 @@ class SharedTransport::Call {
         continue;
       }
       shown.unit.store(unit, std::memory_order_relaxed);
+      const std::string& lane = lane_of_this_thread();
+      for (std::size_t i = 0; i < kShownLane; ++i) {
+        shown.lane[i].store(i < lane.size() ? lane[i] : '\0', std::memory_order_relaxed);
+        if (i >= lane.size()) break;
+      }
       shown.since_nanoseconds.store(Deadline::Clock::now().time_since_epoch().count(),
                                     std::memory_order_relaxed);
       shown_ = &shown;

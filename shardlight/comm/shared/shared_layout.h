@@ -27,12 +27,15 @@ enum class RankState : std::uint32_t { kAbsent, kActive, kLeft };
 
 // Calls of one rank at a time that the table of a stuck job can show; more are not shown.
 inline constexpr int kShownCalls = 4;
+// As much of a lane's name as the table shows.
+inline constexpr std::size_t kShownLane = 16;
 
 // A call while it runs, and what it waits for just now. Only for what people read: a reader may see
 // a call half written.
 struct CallRecord {
-  std::atomic<std::uint32_t> operation;  // OperationKind; kNone: not taken
-  std::atomic<std::uint32_t> unit;       // index + 1, or 0
+  std::atomic<std::uint32_t> operation;            // OperationKind; kNone: not taken
+  std::atomic<std::uint32_t> unit;                 // index + 1, or 0
+  std::array<std::atomic<char>, kShownLane> lane;  // ends with a 0 where it is shorter
   std::atomic<std::int64_t> since_nanoseconds;
   std::atomic<std::int64_t> awaited_word;  // its offset in the segment; 0: it does not wait
   std::atomic<std::uint32_t> awaited_value;

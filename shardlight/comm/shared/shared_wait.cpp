@@ -6,6 +6,17 @@
 namespace shardlight::comm {
 namespace {
 
+// " on lane prefetch", or nothing.
+std::string lane_text(const CallRecord& call) {
+  std::string name;
+  for (const std::atomic<char>& letter : call.lane) {
+    const char value = letter.load(std::memory_order_relaxed);
+    if (value == '\0') break;
+    name += value;
+  }
+  return name.empty() ? name : " on lane " + name;
+}
+
 bool has_left(const RankRecord& record) {
   return record.state.load(std::memory_order_acquire) ==
          static_cast<std::uint32_t>(RankState::kLeft);
@@ -122,8 +133,11 @@ Error SharedTransport::fail(const Call& call, Rank culprit, FailureReason reason
   }
   std::string detail = cause_text(failure);
   if (reason == FailureReason::kDeadline) {
-    detail = fmt::format("rank {} did not come within {:g} s; it is {}", culprit.value(),
-                         call.deadline().limit().count(), activity(culprit));
+    // The others' errors, which come after this one, do without the table.
+    detail = fmt::format(
+        "rank {} did not come within {:g} s; it is {}. All ranks:\n{}\nfrom now on every call "
+        "fails",
+        culprit.value(), call.deadline().limit().count(), activity(culprit), rank_table());
   }
   return Error::environment({.rank = rank_,
                              .unit = call.operation().unit,
@@ -163,9 +177,9 @@ std::string SharedTransport::activity(Rank rank) const {
     const std::uint32_t unit = call.unit.load(std::memory_order_relaxed);
     const double seconds =
         1e-9 * static_cast<double>(now - call.since_nanoseconds.load(std::memory_order_relaxed));
-    text += fmt::format("{}in {} for {:.1f} s", text.empty() ? "" : ", ",
+    text += fmt::format("{}in {}{} for {:.1f} s", text.empty() ? "" : ", ",
                         text_of({.kind = kind, .unit = unit == 0 ? "" : units_[unit - 1].name}),
-                        seconds);
+                        lane_text(call), seconds);
   }
   const std::optional<Rank> awaited = awaited_by(rank);
   if (awaited) text += fmt::format(", waiting for rank {}", awaited->value());
