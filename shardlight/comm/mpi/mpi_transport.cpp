@@ -1,0 +1,185 @@
+#include "shardlight/comm/mpi/mpi_transport.h"
+
+#include <fmt/format.h>
+
+#include "shardlight/comm/gradient.h"
+#include "shardlight/comm/sum.h"
+
+namespace shardlight::comm {
+namespace {
+
+Bytes size_of(std::size_t bytes) { return Bytes(static_cast<std::int64_t>(bytes)); }
+
+std::uint32_t shown(UnitId unit) { return static_cast<std::uint32_t>(unit + 1); }
+
+}  // namespace
+
+MpiTransport::MpiTransport(CommunicationThread& thread, std::shared_ptr<Exchange> exchange)
+    : thread_(thread), exchange_(std::move(exchange)), released_(exchange_->units().size()) {}
+
+MpiTransport::~MpiTransport() {
+  thread_.run([this] { exchange_->leave(); });
+}
+
+Status MpiTransport::done(Call& call, const std::function<void()>& start) const {
+  SHARDLIGHT_TRY_STATUS(exchange_->check_alive(call.operation()));
+  thread_.post(start);
+  return call.wait();
+}
+
+Status MpiTransport::check_unit(UnitId unit) const {
+  if (unit < units().size()) return {};
+  return user_error("unit", fmt::to_string(unit), fmt::format("below {}", units().size()));
+}
+
+Status MpiTransport::check_rank(const char* field, Rank rank) const {
+  if (rank >= Rank(0) && rank < Rank(world())) return {};
+  return user_error(field, fmt::to_string(rank.value()), fmt::format("0 to {}", world() - 1));
+}
+
+Status MpiTransport::check_peer(const char* field, Rank peer) const {
+  if (peer != rank()) return check_rank(field, peer);
+  return user_error(field, fmt::to_string(peer.value()), "another rank");
+}
+
+Status MpiTransport::check_reduces(UnitId unit) const {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  if (units()[unit].reduces) return {};
+  return user_error("unit", units()[unit].name, "a unit that reduces");
+}
+
+Status MpiTransport::check_sum(UnitId unit, std::int64_t round) const {
+  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  if (released_[unit] <= round) return {};
+  return user_error("round", fmt::to_string(round), "one whose sum this rank has not released");
+}
+
+Operation MpiTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) const {
+  return {.kind = kind, .unit = units()[unit].name, .bytes = bytes};
+}
+
+Status MpiTransport::connect(Deadline deadline) {
+  Call call({.kind = OperationKind::kConnect}, 0, deadline);
+  return done(call, [&] { exchange_->connect(call); });
+}
+
+Status MpiTransport::publish(UnitId unit, std::int64_t version) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(exchange_->check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
+  thread_.post([exchange = exchange_, unit, version] { exchange->publish(unit, version); });
+  return {};
+}
+
+Status MpiTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
+                            Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  const UnitSpec& spec = units()[unit];
+  if (size_of(target.size()) != spec.bytes()) {
+    return user_error("target", fmt::format("{} bytes", target.size()),
+                      fmt::format("the unit's {}", spec.bytes().value()));
+  }
+  Call call(operation(OperationKind::kGather, unit, spec.bytes()), shown(unit), deadline);
+  SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->gather(call, unit, version, target); }));
+  if (spec.whole && target.data() == whole(unit).data()) return {};
+  const std::span<const std::byte> own = shard(unit);
+  const Bytes begin = layout::bytes_per_element(spec.dtype) * spec.slice_begin(rank()).value();
+  copy_bytes(target.data() + begin.value(), own.data(), size_of(own.size()).value());
+  return {};
+}
+
+Result<std::span<const std::byte>> MpiTransport::view(UnitId unit, std::int64_t /*version*/,
+                                                      Deadline /*deadline*/) {
+  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(
+      exchange_->check_alive(operation(OperationKind::kGather, unit, units()[unit].bytes())));
+  return std::span<const std::byte>();
+}
+
+Status MpiTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
+                            Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(check_gradient(units()[unit], gradient));
+  Call call(operation(OperationKind::kReduce, unit, bytes_of(gradient)), shown(unit), deadline);
+  return done(call, [&] { exchange_->reduce(call, unit, round, fresh, gradient); });
+}
+
+Result<std::span<float>> MpiTransport::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
+  const Count own = units()[unit].slices[rank().value()];
+  Call call(operation(OperationKind::kReduced, unit, Bytes(4 * own.value())), shown(unit),
+            deadline);
+  SHARDLIGHT_TRY_STATUS(exchange_->check_alive(call.operation()));
+  if (own == Count(0)) return std::span<float>();
+  SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->await_sum(call, unit, round); }));
+  return call.empty ? std::span<float>() : exchange_->own_sum(unit);
+}
+
+Result<bool> MpiTransport::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+                                          Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
+  const UnitSpec& spec = units()[unit];
+  const std::int64_t elements = spec.elements().value();
+  if (target.size() != static_cast<std::size_t>(elements)) {
+    return user_error("target", fmt::format("{} elements", target.size()),
+                      fmt::format("the unit's {}", elements));
+  }
+  Call call(operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)), shown(unit),
+            deadline);
+  SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->gather_sum(call, unit, round, target); }));
+  if (call.empty) return false;
+  if (spec.slices[rank().value()] > Count(0)) {
+    const std::span<float> own = exchange_->own_sum(unit);
+    copy_bytes(target.data() + spec.slice_begin(rank()).value(), own.data(),
+               static_cast<std::int64_t>(own.size_bytes()));
+  }
+  return true;
+}
+
+Status MpiTransport::release(UnitId unit, std::int64_t round) {
+  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(exchange_->check_alive(operation(OperationKind::kRelease, unit, Bytes(0))));
+  released_[unit] = round + 1;
+  thread_.post([exchange = exchange_, unit, round] { exchange->release(unit, round); });
+  return {};
+}
+
+Status MpiTransport::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
+  if (values.size() > kMaxAllReduce) {
+    return user_error("values", fmt::to_string(values.size()),
+                      fmt::format("at most {}", kMaxAllReduce));
+  }
+  Call call({.kind = OperationKind::kAllReduce, .bytes = size_of(values.size_bytes())}, 0,
+            deadline);
+  return done(call, [&] { exchange_->all_reduce(call, values, combine); });
+}
+
+Status MpiTransport::barrier(Deadline deadline) {
+  Call call({.kind = OperationKind::kBarrier}, 0, deadline);
+  return done(call, [&] { exchange_->all_reduce(call, {}, Combine::kSum); });
+}
+
+Status MpiTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_rank("root", root));
+  Call call({.kind = OperationKind::kBroadcast, .bytes = size_of(bytes.size())}, 0, deadline);
+  return done(call, [&] { exchange_->broadcast(call, bytes, root); });
+}
+
+Status MpiTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
+  Call call({.kind = OperationKind::kSend, .bytes = size_of(bytes.size())}, 0, deadline);
+  return done(call, [&] { exchange_->send(call, bytes, to); });
+}
+
+Status MpiTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
+  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
+  Call call({.kind = OperationKind::kReceive, .bytes = size_of(bytes.size())}, 0, deadline);
+  return done(call, [&] { exchange_->receive(call, bytes, from); });
+}
+
+std::string MpiTransport::rank_table() const {
+  std::string table;
+  thread_.run([&] { table = exchange_->rank_table(); });
+  return table;
+}
+
+}  // namespace shardlight::comm
