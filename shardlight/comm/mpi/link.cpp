@@ -72,8 +72,8 @@ void Link::send(Rank to, const MessageHeader& header, std::span<const std::byte>
 
 void Link::send_bytes(Rank to, int tag, std::span<const std::byte> bytes, Done done) {
   MPI_Request request = MPI_REQUEST_NULL;
-  if (MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, number(to), tag,
-                MPI_COMM_WORLD, &request) != MPI_SUCCESS) {
+  if (MPI_Issend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, number(to), tag,
+                 MPI_COMM_WORLD, &request) != MPI_SUCCESS) {
     broken_ = to;
     return done(0);
   }

@@ -32,7 +32,8 @@ class Link {
   // In order of their coming from each rank; nothing where none is complete.
   std::optional<Message> next_message();
 
-  // One after another under the same tag arrive in this order. At most 2^31 - 1 bytes.
+  // One after another under the same tag arrive in this order. At most 2^31 - 1 bytes. What is sent
+  // counts as over when it is being received, so no more of it is under way than the sender wants.
   void send_bytes(Rank to, int tag, std::span<const std::byte> bytes, Done done);
   void receive_bytes(Rank from, int tag, std::span<std::byte> bytes, Done done);
   // Unique among those that this process hands out, for longer than any transfer takes.
