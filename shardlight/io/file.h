@@ -20,6 +20,7 @@ class File {
   ~File();
 
   Bytes size() const { return size_; }
+  int descriptor() const { return descriptor_; }
   // Exactly `length` bytes from `offset`. Errors (environment): fewer are there; what read says.
   Result<std::string> read(Bytes offset, Bytes length) const;
 

@@ -1,6 +1,6 @@
 // JSON from outside, made safe to walk: no exceptions, no value given twice, no NUL, no nesting
-// that could exhaust the stack. Internal to plan; a pure function of the text, safe on any bytes.
-// Any thread.
+// that could exhaust the stack. Internal to this tree; a pure function of the text, safe on any
+// bytes and from any thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
