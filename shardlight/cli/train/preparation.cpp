@@ -1,0 +1,125 @@
+#include "shardlight/cli/train/preparation.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "shardlight/plan/hf_config.h"
+
+namespace shardlight::cli {
+namespace {
+
+Failure within(Error error, const std::string& prefix, const std::string& joint) {
+  if (error.category() != ErrorCategory::kUser) return Failure(std::move(error));
+  return Failure(std::move(error).within(prefix, joint));
+}
+
+Status take_launchers_ranks(TrainRequest& request, const comm::Place& place) {
+  if (place.launcher.empty()) return {};
+  TrainConfig& config = request.config;
+  // One process was started for ranks that are threads of it, as `shardlight train` does.
+  if (config.transport == "threads" && place.world == 1) return {};
+  if (config.ranks != place.world && request.origin("ranks") == SettingOrigin::kFlag) {
+    return user_error(
+        "--ranks", fmt::to_string(config.ranks),
+        fmt::format("none, or {}: that many were started by {}", place.world, place.launcher));
+  }
+  if (config.transport == "threads") {
+    return user_error(
+        "transport", config.transport,
+        fmt::format("another one: {} has started the ranks as processes", place.launcher));
+  }
+  config.ranks = place.world;
+  return {};
+}
+
+Status take_datas_vocabulary(TrainConfig& config, const data::Corpus& corpus) {
+  ModelConfig& model = config.model;
+  if (model.vocabulary == 0) model.vocabulary = corpus.vocabulary();
+  if (model.vocabulary >= corpus.vocabulary()) return {};
+  return user_error("model.vocabulary", fmt::to_string(model.vocabulary),
+                    fmt::format("0, or the data's {} and more", corpus.vocabulary()));
+}
+
+// The model has a GPT-2's table (model/gpt.h), which the plan knows.
+Result<plan::Model> table_of(const ModelConfig& model) {
+  const std::string json = fmt::format(
+      R"({{"model_type": "gpt2", "vocab_size": {}, "n_positions": {}, "n_embd": {}, )"
+      R"("n_layer": {}, "n_head": {}, "tie_word_embeddings": {}}})",
+      model.vocabulary, model.positions, model.hidden, model.layers, model.heads, model.tied);
+  auto table = plan::model_from_hf_config(json, "gpt");
+  if (!table) return within(std::move(table).error(), "model", ": ");
+  return table;
+}
+
+plan::Optimizer plan_optimizer(const OptimizerConfig& optimizer) {
+  if (optimizer.name != "sgd") return plan::Optimizer::kAdam;
+  return optimizer.momentum > 0 ? plan::Optimizer::kSgdMomentum : plan::Optimizer::kSgd;
+}
+
+plan::ReduceSetting plan_reduce(const ZeroConfig& zero) {
+  if (zero.reduce == "once") return plan::ReduceSetting::kOnce;
+  return zero.reduce == "default" ? plan::ReduceSetting::kDefault
+                                  : plan::ReduceSetting::kEveryMicroStep;
+}
+
+Result<plan::Plan> plan_of(const TrainConfig& config) {
+  plan::PlanRequest request;
+  SHARDLIGHT_TRY(request.model, table_of(config.model));
+  request.ranks = config.ranks;
+  request.precision = plan::Precision::kFp32;
+  request.optimizer = plan_optimizer(config.optimizer);
+  request.accumulation_steps = config.batch.accumulation;
+  request.reduce = plan_reduce(config.zero);
+  request.batch = {.micro_batch = config.batch.micro_batch, .sequence = config.batch.sequence};
+  request.unit_bytes = config.zero.unit_bytes;
+  request.exchange = plan::Exchange::kOneSided;
+  return plan::make_plan(std::move(request));
+}
+
+Result<std::vector<std::int64_t>> prompt_of(const SampleConfig& sample,
+                                            const data::Corpus& corpus) {
+  if (!corpus.is_text() && !sample.prompt.empty()) {
+    return user_error("sample.prompt", sample.prompt, "none: the data are token files");
+  }
+  if (sample.prompt.empty()) return std::vector<std::int64_t>{corpus.is_text() ? '\n' : 0};
+  std::vector<std::int64_t> tokens;
+  for (const char byte : sample.prompt) tokens.push_back(static_cast<unsigned char>(byte));
+  return tokens;
+}
+
+}  // namespace
+
+std::int64_t Preparation::tokens_per_step() const {
+  const BatchConfig& batch = config().batch;
+  return config().ranks * batch.accumulation * batch.micro_batch * batch.sequence;
+}
+
+Status check_transport(const TrainConfig& config) {
+  if (config.transport != "mpi") return {};
+  return user_error("transport", config.transport, "shm or threads: mpi is not built in");
+}
+
+Result<Preparation> prepare(TrainRequest request, const comm::Place& place) {
+  TrainConfig& config = request.config;
+  SHARDLIGHT_TRY_STATUS(take_launchers_ranks(request, place));
+  SHARDLIGHT_TRY_STATUS(check_transport(config));
+  auto opened = data::Corpus::open(config.data.files);
+  if (!opened) return within(std::move(opened).error(), "data.files", ": ");
+  auto corpus = std::make_unique<data::Corpus>(std::move(*opened));
+  if (config.model.positions == 0) config.model.positions = config.batch.sequence;
+  SHARDLIGHT_TRY_STATUS(take_datas_vocabulary(config, *corpus));
+  auto sampler = data::Sampler::create(*corpus, {.seed = static_cast<std::uint64_t>(config.seed),
+                                                 .sequence = config.batch.sequence,
+                                                 .held_out = config.data.held_out});
+  if (!sampler) return within(std::move(sampler).error(), "batch", ".");
+  SHARDLIGHT_TRY(auto prompt, prompt_of(config.sample, *corpus));
+  SHARDLIGHT_TRY(auto plan, plan_of(config));
+  return Preparation{.request = std::move(request),
+                     .corpus = std::move(corpus),
+                     .sampler = *sampler,
+                     .plan = std::move(plan),
+                     .prompt = std::move(prompt)};
+}
+
+}  // namespace shardlight::cli

@@ -1,0 +1,197 @@
+"""`shardlight train` as a user runs it: the same bits at every stage, transport and launcher, a
+summary that agrees with the ledger, clean ends."""
+
+import functools
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+LIMIT = 120  # seconds; a run that hangs is killed and fails
+
+TINY = {
+    "model": {"layers": 2, "heads": 2, "hidden": 32},
+    "data": {"held_out_sequences": 6},
+    "batch": {"micro_batch": 2, "sequence": 32, "accumulation": 2},
+    "schedule": {"warmup": 2},
+    "zero": {
+        "reduce": "every-micro-step",
+        "order": "linear",
+        "clip_norm": 1.0,
+        "unit_bytes": "16 KiB",
+    },
+    "steps": 8,
+    "log_every": 1,
+    "sample": {"tokens": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "tiny.json"
+    path.write_text(json.dumps(TINY))
+    return path
+
+
+@pytest.fixture(scope="module")
+def train(program, config):
+    """train("--stage", 3, …): the finished process; the same words are run once."""
+
+    @functools.cache
+    def run(*words, before=(), environment=()):
+        command = [*before, program, "train", config, *words]
+        return subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+            env=os.environ | dict(environment),
+        )
+
+    return run
+
+
+def losses(done):
+    """All that is printed of losses: one a step, both held-out ones, the hash of all."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    text = " ".join(done.stdout.split())
+    steps = re.findall(r"step \d+/\d+ loss (\S+)", text)
+    (held_out,) = re.findall(r"held out (\S+) to (\S+)\.", text)
+    (found,) = re.findall(r"Hash of all losses: ([0-9a-f]{16})", text)
+    return [*steps, *held_out, found]
+
+
+def test_stages_and_transports_print_the_same_losses(train, tier):
+    for ranks in (1, 2) if tier == "quick" else (1, 2, 3, 4):
+        first = losses(train("--ranks", ranks, "--stage", 3))
+        assert len(set(first)) == TINY["steps"] + 3, "every loss is another one"
+        assert float(first[TINY["steps"] - 1]) < float(first[0])
+        others = [("shm", 0), ("shm", 1), ("shm", 2), ("threads", 3)]
+        for transport, stage in others if ranks > 1 or tier == "full" else others[:1]:
+            words = ("--ranks", ranks, "--stage", stage, "--transport", transport)
+            assert losses(train(*words)) == first, (transport, stage)
+
+
+def test_reproducible_runs_do_not_depend_on_the_split(train):
+    runs = []
+    for ranks, stage in ((1, 0), (2, 3), (4, 2)):
+        words = ("--ranks", ranks, "--accumulation", 4 // ranks, "--stage", stage)
+        runs.append(losses(train("--reproducible", *words)))
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_seeds_and_data_change_the_run(train, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a text of ours, again and again. " * 200)
+    other = losses(train("--seed", 2))[-1]
+    assert len({losses(train("--ranks", 1, "--stage", 0))[-1], other, losses(train("--data", text))[-1]}) == 3
+
+
+def states(summary):
+    """Bytes of both ranks that the ledger is about."""
+    rows = [row for row in summary["memory"] if row["ledger_bytes"]]
+    return sum(row["now_bytes"] for row in rows)
+
+
+def test_the_summary_agrees_with_the_ledger_and_the_plan(train, tmp_path):
+    out, replicated = tmp_path / "3", tmp_path / "0"
+    printed = losses(train("--ranks", 2, "--stage", 3, "--out", out))
+    losses(train("--ranks", 2, "--stage", 0, "--steps", 2, "--out", replicated))
+    summary = json.loads((out / "summary.json").read_text())
+    settings = summary["settings"]
+    assert settings["loss_hash"] == printed[-1]
+    assert (settings["steps"], settings["ranks"], settings["interrupted"]) == (8, 2, False)
+    assert settings["held_out_loss_after"] < settings["held_out_loss_before"]
+    assert {"path": "zero.stage", "value": 3, "origin": "flag"} in summary["config"]
+    assert states(summary) < 0.55 * states(json.loads((replicated / "summary.json").read_text()))
+    tags = {(row["rank"], row["tag"]): row for row in summary["memory"]}
+    for rank, tag in itertools.product((0, 1), ("parameters", "gradients", "optimizer")):
+        row = tags[rank, tag]
+        assert row["ledger_bytes"] > 0
+        assert row["over_ledger_bytes"] == 0, row
+    for row in summary["traffic"]:
+        assert row["gathered_bytes"] > 0
+        assert row["reduced_bytes"] > 0
+        assert row["gathered_over_plan_bytes"] == 0
+        assert row["reduced_over_plan_bytes"] == 0
+    for row in summary["exchange"]:
+        assert 0 < row["gather_p50_seconds"] <= row["gather_p99_seconds"]
+        assert 0 <= row["hidden_share"] <= 1
+
+    records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
+    assert [(r["step"], r["rank"]) for r in records] == list(
+        itertools.product(range(1, 9), range(2))
+    )
+    assert [f"{r['loss_mean']:.9g}" for r in records if r["rank"] == 0] == printed[:8]
+
+
+def test_other_launchers_start_the_ranks(train, program):
+    expected = losses(train("--ranks", 2, "--stage", 3))
+    done = train("--stage", 3, before=(program, "launch", "-n", 2, "--"))
+    assert losses(done) == expected
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    alone = tuple(zip(names, ("0", "1", "here", "1"), strict=True))
+    assert losses(train(environment=alone)) == losses(train("--ranks", 1, "--stage", 0))
+    refused = train("--ranks", 2, environment=alone)
+    assert refused.returncode == 2
+    assert "--ranks: '2' is not allowed" in refused.stderr
+
+
+def running(program, config, *words):
+    """A long run, once it has printed its first step, and what it printed."""
+    command = [program, "train", config, "--ranks", "2", "--steps", "1000000", *words]
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stdout:
+        if line.startswith("step 1/"):
+            return process
+    raise AssertionError(process.communicate()[1])
+
+
+def test_an_interrupt_ends_the_run_with_its_summary(program, config):
+    process = running(program, config, "--stage", "3")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (0, "")
+    assert "Interrupted after" in out
+    assert "Memory by tag" in out
+    assert "The model writes:" in out
+
+
+def test_a_killed_rank_ends_the_job_by_its_name(program, config):
+    process = running(program, config, "--stage", "2")
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+    )
+    second = max(int(line) for line in children.stdout.split())
+    os.kill(second, signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert err.splitlines()[-1] == "shardlight train: rank 1 died of SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["/no/such.json"], "config: '/no/such.json' is not allowed"),
+        ([], "config: is missing"),
+        (["{config}", "--stage", "5"], "--stage: '5' is not allowed"),
+        (["{config}", "--stge", "3"], "option: '--stge' is not allowed; allowed: did you mean"),
+        (["{config}", "--data", "/no/such"], "data.files: /no/such: 'no file' is not allowed"),
+    ],
+)
+def test_mistakes_are_named_before_anything_starts(program, config, words, says):
+    words = [word.format(config=config) for word in words]
+    done = subprocess.run(
+        [program, "train", *words], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"shardlight: {says}")
+    assert done.stdout == ""
