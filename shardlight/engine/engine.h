@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "shardlight/comm/decorators/tracing.h"
+#include "shardlight/comm/decorators/timing.h"
 #include "shardlight/engine/options.h"
 #include "shardlight/memory/account.h"
 
@@ -41,16 +41,22 @@ struct MemoryReport {
   memory::Level total;
 };
 
+struct CallTimes {
+  std::int64_t calls = 0;
+  Seconds total{0};
+  Seconds p50{0}, p99{0};  // to 4.5 %
+};
+
 struct TrafficReport {
   comm::TrafficCount moved;    // where bytes move, since the engine began
   comm::TrafficCount planned;  // by what was done: gathers and reductions of whole units
   std::int64_t gathers = 0;
-  std::int64_t gathers_ahead = 0;         // of them, begun before their unit was used
-  std::int64_t unforeseen = 0;            // uses that the micro-step before did not have
-  Seconds gather_waited{0};               // forward and backward waited for gathers
-  Seconds reduce_waited{0};               // backward, for reductions
-  comm::OperationSeconds gather, reduce;  // of the calls, waiting for others included
-  Bytes gathered_peak;                    // of units gathered at once
+  std::int64_t gathers_ahead = 0;  // of them, begun before their unit was used
+  std::int64_t unforeseen = 0;     // uses that the micro-step before did not have
+  Seconds gather_waited{0};        // forward and backward waited for gathers
+  Seconds reduce_waited{0};        // backward, for reductions
+  CallTimes gather, reduce;        // of the calls, waiting for other ranks included
+  Bytes gathered_peak;             // of units gathered at once
 };
 
 class Engine {

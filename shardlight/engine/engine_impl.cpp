@@ -11,13 +11,6 @@
 #include "shardlight/telemetry/log.h"
 
 namespace shardlight::engine {
-namespace {
-
-// Enough for quantiles; a long run may not grow.
-constexpr std::size_t kSpansKept = std::size_t{1} << 13;
-
-}  // namespace
-
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
                                                            const NamedTensors& buffers,
                                                            const Optimizer& optimizer,
@@ -39,7 +32,7 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
   SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
-  transport_ = std::make_unique<comm::Tracing>(std::move(transport), clock_, kSpansKept);
+  transport_ = std::make_unique<comm::Timing>(std::move(transport));
   meter_.emplace(account_);
   account_transport(1);
   SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,

@@ -64,8 +64,7 @@ class Engine::Impl {
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedParameters parameters_;
   std::optional<ModelLayout> layout_;
-  SteadyClock clock_;
-  std::unique_ptr<comm::Tracing> transport_;
+  std::unique_ptr<comm::Timing> transport_;
   std::shared_ptr<Residency> residency_;
   std::optional<Gradients> gradients_;
   std::optional<OptimizerStates> states_;

@@ -26,6 +26,14 @@ Bytes held(const ModelLayout& layout, const layout::Placement& placement, bool t
   return bytes;
 }
 
+CallTimes times_of(const comm::Timing& timing, comm::OperationKind kind) {
+  const comm::DurationHistogram& times = timing.times(kind);
+  return {.calls = times.count(),
+          .total = times.total(),
+          .p50 = times.percentile(0.5),
+          .p99 = times.percentile(0.99)};
+}
+
 }  // namespace
 
 // The transport holds shards and sums; of the orders of addition with partial sums, those too.
@@ -87,8 +95,8 @@ TrafficReport Engine::Impl::traffic() const {
           .unforeseen = gathers.unforeseen,
           .gather_waited = gathers.waited,
           .reduce_waited = gradients_->waited(),
-          .gather = transport_->seconds(comm::OperationKind::kGather),
-          .reduce = transport_->seconds(comm::OperationKind::kReduce),
+          .gather = times_of(*transport_, comm::OperationKind::kGather),
+          .reduce = times_of(*transport_, comm::OperationKind::kReduce),
           .gathered_peak = gathers.peak};
 }
 

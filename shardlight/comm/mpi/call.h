@@ -34,6 +34,7 @@ class Call {
         unit_(unit),
         deadline_(deadline),
         since_(Clock::now()),
+        lane_(lane_of_this_thread()),
         urgent_(deadline.left() < kShortestWait) {}
 
   Status wait() {
@@ -54,6 +55,7 @@ class Call {
   std::uint32_t unit() const { return unit_; }
   const Deadline& deadline() const { return deadline_; }
   Clock::time_point since() const { return since_; }
+  const std::string& lane() const { return lane_; }
   // No message is as fast as that: the call only asks whether what it waits for is there.
   bool urgent() const { return urgent_; }
   // Whether it is to give up; an urgent one does only when it has been told that it must wait, or
@@ -82,6 +84,7 @@ class Call {
   std::uint32_t unit_;
   Deadline deadline_;
   Clock::time_point since_;
+  std::string lane_;
   bool urgent_;
 
   std::mutex mutex_;

@@ -1,7 +1,7 @@
 // The thread of a process that makes all its calls of MPI, as MPI asks for one such thread at most:
 // it starts MPI, carries messages to and from the exchanges, keeps up the heartbeat, and ends MPI
 // when the process does. It polls while something is under way, and else naps for up to 200 us, so
-// that it costs an idle process a few percent of a core.
+// that a wait costs its process one percent of a core.
 //
 // One a process, as MPI is; any thread may call it. Internal to comm/mpi.
 #pragma once

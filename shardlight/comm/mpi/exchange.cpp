@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "shardlight/base/arithmetic.h"
-#include "shardlight/comm/shared/shared_layout.h"
+#include "shardlight/comm/text_hash.h"
 
 namespace shardlight::comm {
 namespace {

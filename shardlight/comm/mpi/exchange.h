@@ -37,6 +37,7 @@ struct StatusRecord {
     std::uint32_t unit = 0;  // index + 1, or 0
     std::int32_t awaited = -1;
     float seconds = 0;
+    std::array<char, 16> lane{};  // as much of its name; a 0 after a shorter one
   };
   std::int64_t collectives = 0;    // barriers and all-reduces it has entered
   std::int32_t owner_awaits = -1;  // whose contribution its sums wait for

@@ -13,6 +13,12 @@ constexpr Seconds kCheckEvery{0.002};
 // Without a heartbeat for that many of them a rank is blamed itself, whomever it last waited for.
 constexpr double kHeartbeatsMissed = 3.5;
 
+std::array<char, 16> shown_lane(const std::string& name) {
+  std::array<char, 16> shown{};
+  std::copy_n(name.begin(), std::min(name.size(), shown.size()), shown.begin());
+  return shown;
+}
+
 bool is_of_sum(OperationKind kind) {
   return kind == OperationKind::kReduce || kind == OperationKind::kReduced ||
          kind == OperationKind::kGatherReduced;
@@ -62,7 +68,8 @@ StatusRecord Exchange::own_status() const {
         .kind = static_cast<std::uint32_t>(call->operation().kind),
         .unit = call->unit(),
         .awaited = awaited ? static_cast<std::int32_t>(awaited->value()) : -1,
-        .seconds = static_cast<float>(Seconds(Clock::now() - call->since()).count())};
+        .seconds = static_cast<float>(Seconds(Clock::now() - call->since()).count()),
+        .lane = shown_lane(call->lane())};
   }
   return record;
 }
@@ -116,9 +123,10 @@ std::string Exchange::activity(Rank rank) const {
   for (std::uint32_t i = 0; i < record.calls_shown; ++i) {
     const auto& shown = record.calls[i];
     const std::string unit = shown.unit == 0 ? "" : units_[shown.unit - 1].name;
-    text += fmt::format("{}in {} for {:.1f} s", text.empty() ? "" : ", ",
+    const std::string lane(shown.lane.begin(), std::find(shown.lane.begin(), shown.lane.end(), 0));
+    text += fmt::format("{}in {}{} for {:.1f} s", text.empty() ? "" : ", ",
                         text_of({.kind = static_cast<OperationKind>(shown.kind), .unit = unit}),
-                        shown.seconds);
+                        lane.empty() ? "" : " on lane " + lane, shown.seconds);
   }
   if (const auto awaited = awaited_by(rank)) {
     text += fmt::format("{}waiting for rank {}", text.empty() ? "" : ", ", awaited->value());
@@ -126,7 +134,7 @@ std::string Exchange::activity(Rank rank) const {
   if (text.empty()) text = "in no call";
   if (!silent(rank)) return text;
   const Seconds since = Clock::now() - heard_.last[rank.value()];
-  return text + fmt::format(", and not heard of for {:.1f} s", since.count());
+  return fmt::format("not heard of for {:.1f} s, before that {}", since.count(), text);
 }
 
 std::string Exchange::rank_table() const {
@@ -153,8 +161,10 @@ void Exchange::fail_deadline(Call& call, Rank awaited) {
   const Rank culprit = culprit_behind(awaited);
   fail(fmt::format("rank {} did not come in time", culprit.value()), text_of(call.operation()),
        &call,
-       fmt::format("rank {} did not come within {:g} s; it is {}", culprit.value(),
-                   call.deadline().limit().count(), activity(culprit)));
+       fmt::format(
+           "rank {} did not come within {:g} s; it is {}. All ranks:\n{}\nfrom now on every "
+           "call fails",
+           culprit.value(), call.deadline().limit().count(), activity(culprit), rank_table()));
 }
 
 // Whoever has left does no more than answer for what it has done.
