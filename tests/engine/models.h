@@ -1,5 +1,6 @@
 // Small models of many kinds for the engine's tests: unmodified torch modules, with a loss and
-// batches that are functions of (step, global micro-batch) alone.
+// batches that are functions of (step, global micro-batch) alone. Which there are and what each is
+// for is said beside it in dense_models.cpp, sequence_models.cpp and odd_models.cpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +20,7 @@ struct TestModel {
   std::function<at::Tensor(std::int64_t step, std::int64_t micro_batch)> loss;
 };
 
-// "mlp": sizes that no world divides; "tied": an embedding that is the head too; "frozen": some
-// parameters need no gradient; "unused": some have none, on some or all ranks; ….
+// All but "dropout", which ranks as threads cannot repeat.
 std::vector<std::string> model_names();
 TestModel make_model(const std::string& name, std::uint64_t seed);
 

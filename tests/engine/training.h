@@ -1,6 +1,6 @@
-// A few steps of a test model: on N ranks by the engine, or in one plain process that adds the same
-// gradients in the same order and steps torch's own fused optimizer on whole parameters. Both give
-// all there is to compare, bit for bit.
+// A few steps of a test model by the engine, on ranks as threads of this process or as one rank of
+// any world, and all there is to compare of them, bit for bit: with another run of the engine or
+// with the plain twin (plain_twin.h).
 #pragma once
 
 #include <map>
@@ -29,13 +29,31 @@ struct Outcome {
   std::vector<TrafficReport> traffic;  // by rank
 };
 
-// Ranks as threads.
+// Ranks as threads. All ranks must see the same gradients, parameters, states and norms, which are
+// given once; else it throws.
 Outcome train(const Training& run);
-// The plain twin: linear order over ranks, micro-steps one after another or (`once`) each rank's
-// own first.
-Outcome train_plainly(const Training& run, bool once);
+// This rank alone, in the calling thread; of the lists by rank, only its own place is filled.
+Outcome train_rank(const Training& run, const Ranks& ranks, const TestModel& model);
+// The model that rank starts with; rank 0's values are the ones that count.
+TestModel model_of_rank(const Training& run, std::int64_t rank);
+Engine make_engine(const Training& run, const Ranks& ranks, const TestModel& model);
+// The backward passes of a step on this rank.
+void accumulate(Engine& engine, const Training& run, const TestModel& model, std::int64_t step);
 
-// "" if all losses, gradients, parameters and states have the same bits; else the first difference.
+// Calls `body` once for each rank, in a thread of its own with a model of its own; what the first
+// rank throws comes out of it.
+using RankBody = std::function<void(const Ranks& ranks, const TestModel& model)>;
+void on_threads(const Training& run, const RankBody& body);
+
+// Each parameter once, by its first name.
+std::vector<std::pair<std::string, at::Tensor>> unique_parameters(const TestModel& model);
+// What Engine::optimizer_state calls the states of an optimizer.
+std::vector<std::string> state_names(const Optimizer& optimizer);
+
+// "" if all losses, gradients, parameters, states and norms have the same bits; else the first
+// difference.
 std::string difference(const Outcome& a, const Outcome& b);
+// The same without losses, which are by rank and micro-step: for worlds of different sizes.
+std::string difference_of_values(const Outcome& a, const Outcome& b);
 
 }  // namespace shardlight::engine

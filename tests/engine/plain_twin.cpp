@@ -1,0 +1,190 @@
+#include "plain_twin.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <fnmatch.h>
+#include <torch/nn/utils/clip_grad.h>
+
+#include "shardlight/engine/exact_sum.h"
+
+namespace shardlight::engine {
+namespace {
+
+using Gradients = std::vector<at::Tensor>;  // by parameter; undefined where there is none
+
+// What is undefined is left out.
+at::Tensor plus(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? a + b : a;
+}
+
+class Twin {
+ public:
+  Twin(const Training& run, Clipping clipping)
+      : run_(&run),
+        clipping_(clipping),
+        model_(model_of_rank(run, 0)),
+        parameters_(unique_parameters(model_)) {
+    outcome_.losses.resize(static_cast<std::size_t>(run.world));
+  }
+
+  Outcome train() {
+    for (std::int64_t step = 0; step < run_->steps; ++step) take_step(step);
+    for (const auto& [name, parameter] : parameters_) {
+      outcome_.parameters[name] = parameter.detach().clone();
+    }
+    for (const auto& [name, state] : states_) outcome_.states[name] = state;
+    return outcome_;
+  }
+
+ private:
+  void take_step(std::int64_t step) {
+    std::vector<Gradients> leaves;  // by global micro-batch
+    for (std::int64_t batch = 0; batch < run_->world * run_->options.accumulation; ++batch) {
+      const at::Tensor loss = model_.loss(step, batch);
+      outcome_.losses[static_cast<std::size_t>(batch / run_->options.accumulation)].push_back(
+          loss.item<double>());
+      loss.backward();
+      Gradients& mine = leaves.emplace_back();
+      for (const auto& [name, parameter] : parameters_) {
+        mine.push_back(parameter.grad());
+        parameter.mutable_grad().reset();
+      }
+    }
+    const at::NoGradGuard no_grad;
+    const Gradients sums = added(leaves);
+    outcome_.norms.push_back(norm_of(sums));
+    Gradients means;
+    for (const at::Tensor& sum : sums) means.push_back(sum.defined() ? sum * mean() : sum);
+    for (std::size_t p = 0; p < means.size(); ++p) keep_gradient(step, p, means[p]);
+    clip(means);
+    for (std::size_t p = 0; p < means.size(); ++p) {
+      if (means[p].defined()) step_parameter(step, p, means[p]);
+    }
+  }
+
+  double mean() const {
+    return 1.0 /
+           (static_cast<double>(run_->world) * static_cast<double>(run_->options.accumulation));
+  }
+
+  Gradients added(const std::vector<Gradients>& leaves) const {
+    Gradients sums(parameters_.size());
+    const auto world = static_cast<std::size_t>(run_->world);
+    const auto accumulation = static_cast<std::size_t>(run_->options.accumulation);
+    for (std::size_t p = 0; p < sums.size(); ++p) {
+      if (run_->options.reproducible) {
+        sums[p] = tree(leaves, p, 0, leaves.size());
+      } else if (run_->options.reduce == plan::ReduceSetting::kOnce) {
+        for (std::size_t rank = 0; rank < world; ++rank) {
+          at::Tensor own;
+          for (std::size_t micro = 0; micro < accumulation; ++micro) {
+            own = plus(own, leaves[rank * accumulation + micro][p]);
+          }
+          sums[p] = plus(sums[p], own);
+        }
+      } else {
+        for (std::size_t micro = 0; micro < accumulation; ++micro) {
+          for (std::size_t rank = 0; rank < world; ++rank) {
+            sums[p] = plus(sums[p], leaves[rank * accumulation + micro][p]);
+          }
+        }
+      }
+    }
+    return sums;
+  }
+
+  // Of a power of two of leaves.
+  static at::Tensor tree(const std::vector<Gradients>& leaves, std::size_t p, std::size_t begin,
+                         std::size_t end) {
+    if (end - begin == 1) return leaves[begin][p];
+    const std::size_t middle = begin + (end - begin) / 2;
+    return plus(tree(leaves, p, begin, middle), tree(leaves, p, middle, end));
+  }
+
+  double norm_of(const Gradients& sums) const {
+    ExactSum squares;
+    for (const at::Tensor& sum : sums) {
+      if (!sum.defined()) continue;
+      const at::Tensor flat = sum.contiguous();
+      squares.add_squares({flat.const_data_ptr<float>(), static_cast<std::size_t>(flat.numel())});
+    }
+    return std::sqrt(squares.value()) * mean();
+  }
+
+  void keep_gradient(std::int64_t step, std::size_t p, const at::Tensor& gradient) {
+    const auto& [name, parameter] = parameters_[p];
+    if (!parameter.requires_grad()) return;
+    outcome_.gradients[std::to_string(step) + "/" + name] =
+        gradient.defined() ? gradient.clone() : at::zeros_like(parameter);
+    for (const std::string& state : state_names(run_->optimizer)) {
+      states_.try_emplace(name + "/" + state, at::zeros_like(parameter));
+    }
+  }
+
+  void clip(Gradients& means) const {
+    if (!run_->options.clip_norm) return;
+    if (clipping_ == Clipping::kAsTheEngine) {
+      const double factor = *run_->options.clip_norm / (outcome_.norms.back() + 1e-6);
+      for (at::Tensor& gradient : means) {
+        if (gradient.defined() && factor < 1) gradient *= factor;
+      }
+      return;
+    }
+    for (std::size_t p = 0; p < means.size(); ++p) parameters_[p].second.mutable_grad() = means[p];
+    std::vector<at::Tensor> tensors;
+    for (const auto& [name, parameter] : parameters_) tensors.push_back(parameter);
+    torch::nn::utils::clip_grad_norm_(tensors, *run_->options.clip_norm);
+    for (const at::Tensor& tensor : tensors) tensor.mutable_grad().reset();
+  }
+
+  void step_parameter(std::int64_t step, std::size_t p, const at::Tensor& gradient) {
+    const auto& [name, parameter] = parameters_[p];
+    double lr = 0, weight_decay = 0;
+    std::visit([&](const auto& x) { lr = x.lr, weight_decay = x.weight_decay; }, run_->optimizer);
+    for (const ParameterGroup& group : run_->options.groups) {
+      if (fnmatch(group.patterns.front().c_str(), name.c_str(), 0) != 0) continue;
+      lr = group.lr.value_or(lr);
+      weight_decay = group.weight_decay.value_or(weight_decay);
+      break;
+    }
+    if (run_->options.lr_schedule) lr *= run_->options.lr_schedule(step);
+    const std::int64_t count = ++counts_[name];
+    const at::Tensor steps = at::full({}, static_cast<double>(count), at::kFloat);
+    const auto state = [&](const char* which) { return states_.at(name + "/" + which); };
+    if (const auto* x = std::get_if<AdamW>(&run_->optimizer)) {
+      at::_fused_adamw_({parameter}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
+                        {steps}, lr, x->beta1, x->beta2, weight_decay, x->epsilon, false, false);
+    } else if (const auto* y = std::get_if<Adam>(&run_->optimizer)) {
+      at::_fused_adam_({parameter}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
+                       {steps}, lr, y->beta1, y->beta2, weight_decay, y->epsilon, false, false);
+    } else if (const auto* z = std::get_if<SGD>(&run_->optimizer)) {
+      std::vector<at::Tensor> momentum;
+      if (z->momentum > 0) momentum.push_back(state("momentum_buffer"));
+      at::_fused_sgd_({parameter}, {gradient}, momentum, weight_decay, z->momentum, lr, 0, false,
+                      false, count == 1);
+    }
+  }
+
+  const Training* run_;
+  Clipping clipping_;
+  TestModel model_;
+  std::vector<std::pair<std::string, at::Tensor>> parameters_;
+  std::map<std::string, at::Tensor> states_;  // by "name/state"
+  std::map<std::string, std::int64_t> counts_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome train_plainly(const Training& run, Clipping clipping) {
+  at::set_num_threads(1);
+  return Twin(run, clipping).train();
+}
+
+}  // namespace shardlight::engine

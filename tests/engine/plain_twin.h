@@ -1,0 +1,19 @@
+// What the engine must equal: one process that knows nothing of ranks, units or shards. It takes
+// the same micro-batches' gradients from torch, adds them in the order that is asked for, and steps
+// whole parameters with torch's own fused optimizers.
+#pragma once
+
+#include "training.h"
+
+namespace shardlight::engine {
+
+enum class Clipping : std::uint8_t {
+  kAsTheEngine,  // the same formula from the same norm: bit-equal
+  kByTorch,      // torch::nn::utils::clip_grad_norm_: equal to rounding
+};
+
+// Adds as run.options say: over the micro-batches' binary tree (`reproducible`), each rank's own
+// micro-steps first (`reduce` once), or by micro-step, then by rank. Of `order`, linear only.
+Outcome train_plainly(const Training& run, Clipping clipping = Clipping::kAsTheEngine);
+
+}  // namespace shardlight::engine
