@@ -36,18 +36,15 @@ std::vector<std::byte> message(std::size_t size, std::int64_t key) {
 }
 
 TEST_P(Conformance, TrainingStepsGiveTheReferencesBits) {
-  const TrainingSteps steps{.steps = ranks() > 8 ? 2 : 4, .rounds = ranks() > 8 ? 2 : 3};
+  const bool few = kSanitized || ranks() > 8;
+  const TrainingSteps steps{.steps = few ? 2 : 4, .rounds = few ? 2 : 3};
   EXPECT_THAT(
       run(units_of_all_shapes(ranks()), [&](Transport& transport) { return steps.run(transport); }),
       Each(IsEmpty()));
 }
 
 // 64 MiB; less where a sanitizer makes the reference slow.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kLargeElements = std::int64_t{4} << 20;
-#else
-constexpr std::int64_t kLargeElements = std::int64_t{16} << 20;
-#endif
+constexpr std::int64_t kLargeElements = std::int64_t{kSanitized ? 4 : 16} << 20;
 
 TEST_P(ConformanceOfLargeUnits, ALargeUnitGivesTheReferencesBits) {
   std::vector<UnitSpec> units = {unit_of("large", kLargeElements, ranks())};

@@ -32,8 +32,7 @@ std::vector<std::string> run_processes(std::int64_t world, const std::vector<Uni
   return said;
 }
 
-// Sanitizers take many times as long with many ranks on few cores; the thread sanitizer sees
-// nothing between processes.
+// The thread sanitizer sees nothing between processes.
 #if defined(__SANITIZE_THREAD__)
 constexpr std::int64_t kMostRanks = 4;
 constexpr std::int64_t kMostProcesses = 0;
