@@ -29,6 +29,7 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
       meter_(&meter),
       prefetch_bytes_(options.prefetch_bytes),
       shared_units_(options.shared_units && layout.placements.parameters.sharded()),
+      cap_given_(options.gathered_bytes.has_value()),
       retain_(options.retain),
       deadline_(options.deadline),
       units_(layout.units.size()),
@@ -224,6 +225,11 @@ Status Residency::find_memory(layout::UnitIndex unit, const char* for_what) {
     auto next = victim();
     if (!next) {
       SHARDLIGHT_TRY(next, await_any());
+    }
+    if (!next && !cap_given_) {
+      // An operator that needs more than the two largest units has to have it.
+      arena_->allow(arena_->used() + bytes - arena_->size());
+      continue;
     }
     if (!next) {
       const Bytes over = arena_->used() + bytes - arena_->size();

@@ -120,6 +120,7 @@ class Residency {
   Bytes gathered_bytes_;
   Bytes prefetch_bytes_;
   bool shared_units_;
+  bool cap_given_;
   bool retain_;
   Seconds deadline_;
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "shardlight/base/check.h"
+
 namespace shardlight::memory {
 namespace {
 
@@ -30,32 +32,43 @@ Result<Arena> Arena::create(Account& account, Tag tag, Bytes size) {
 }
 
 std::byte* Arena::take(Bytes bytes) {
-  const std::size_t size = round_up(static_cast<std::size_t>(bytes.value()));
-  const auto used = static_cast<std::size_t>(used_.value());
-  if (used + size > range_.size()) return nullptr;
+  // A piece of nothing has a place of its own too.
+  const auto least = static_cast<std::size_t>(std::max<std::int64_t>(1, bytes.value()));
+  const std::size_t size = round_up(least);
+  const Bytes used = used_ + Bytes(static_cast<std::int64_t>(size));
+  if (used > limit_) return nullptr;
   Piece piece{.size = size, .own = {}};
   std::byte* place = find_gap(size);
   if (place == nullptr) {
     drop_gaps();
     auto own = Buffer::zeros(*account_, tag_, Bytes(static_cast<std::int64_t>(size)));
     if (!own) return nullptr;
-    // It stands for gaps of the range, which is on the account as a whole.
+    // set_used() has it on the account.
     account_->remove(tag_, Bytes(static_cast<std::int64_t>(size)));
     piece.own = std::move(*own);
     place = piece.own.data();
   }
   pieces_.emplace(place, std::move(piece));
-  used_ += Bytes(static_cast<std::int64_t>(size));
-  used_peak_ = std::max(used_peak_, used_);
+  set_used(used);
   return place;
+}
+
+// On the account is the range, or what is taken where that is more: what lies beside the range
+// stands for gaps in it as long as it can.
+void Arena::set_used(Bytes used) {
+  const Bytes range(static_cast<std::int64_t>(range_.size()));
+  account_->add(tag_, std::max(range, used) - std::max(range, used_));
+  used_ = used;
+  used_peak_ = std::max(used_peak_, used_);
 }
 
 void Arena::give(std::byte* piece) {
   const auto found = pieces_.find(piece);
+  SHARDLIGHT_CHECK_EQ(found != pieces_.end(), true);
   const Bytes size(static_cast<std::int64_t>(found->second.size));
   if (found->second.own.size() > 0) account_->add(tag_, size);
   pieces_.erase(found);
-  used_ = used_ - size;
+  set_used(used_ - size);
 }
 
 // Pieces cling to the two ends, so that of two any two fit whose sizes do.

@@ -18,7 +18,8 @@ class Arena {
   // `size` is on the account from the beginning to the end. Errors: as Buffer::zeros.
   static Result<Arena> create(Account& account, Tag tag, Bytes size);
 
-  Bytes size() const { return Bytes(static_cast<std::int64_t>(range_.size())); }
+  // What may be taken together.
+  Bytes size() const { return limit_; }
   Bytes used() const { return used_; }
   Bytes used_peak() const { return used_peak_; }
 
@@ -26,6 +27,8 @@ class Arena {
   // cleared.
   std::byte* take(Bytes bytes);
   void give(std::byte* piece);
+  // Allows so much more; it is on the account as long as it is taken.
+  void allow(Bytes more) { limit_ += more; }
 
  private:
   struct Piece {
@@ -34,14 +37,19 @@ class Arena {
   };
 
   explicit Arena(Account& account, Tag tag, Buffer range)
-      : account_(&account), tag_(tag), range_(std::move(range)) {}
+      : account_(&account),
+        tag_(tag),
+        range_(std::move(range)),
+        limit_(static_cast<std::int64_t>(range_.size())) {}
   std::byte* find_gap(std::size_t size) const;
   void drop_gaps();
+  void set_used(Bytes used);
 
   Account* account_;
   Tag tag_;
   Buffer range_;
   std::map<std::byte*, Piece> pieces_;
+  Bytes limit_;
   Bytes used_;
   Bytes used_peak_;
 };

@@ -107,5 +107,27 @@ TEST_F(ArenaTest, MakesAPieceBesideTheRangeWhereTheFreePartsAreApart) {
   EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(4 * kPage));
 }
 
+TEST_F(ArenaTest, IsOnTheAccountForWhatItWasAllowedWhileThatIsTaken) {
+  Arena arena = make(2);
+  ASSERT_NE(arena.take(Bytes(2 * kPage)), nullptr);
+  EXPECT_EQ(arena.take(Bytes(kPage)), nullptr);
+  arena.allow(Bytes(kPage));
+  std::byte* const more = arena.take(Bytes(kPage));
+  ASSERT_NE(more, nullptr);
+  EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(3 * kPage));
+  arena.give(more);
+  EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(2 * kPage));
+}
+
+TEST_F(ArenaTest, GivesPiecesOfNothingPlacesOfTheirOwn) {
+  Arena arena = make(1);
+  std::byte* const first = arena.take(Bytes(0));
+  std::byte* const second = arena.take(Bytes(0));
+  EXPECT_NE(first, second);
+  arena.give(first);
+  arena.give(second);
+  EXPECT_EQ(arena.used(), Bytes(0));
+}
+
 }  // namespace
 }  // namespace shardlight::memory
