@@ -11,10 +11,10 @@ namespace shardlight::cli {
 namespace {
 
 constexpr const char* kLaunchFooter =
-    "Each rank finds SHARDLIGHT_RANK, SHARDLIGHT_WORLD and SHARDLIGHT_JOB in its environment. "
-    "When\n"
-    "one dies the others are ended within a second, and the exit code is that rank's (128 + the\n"
-    "number of its signal). SIGINT and SIGTERM are passed on.\n"
+    "Each rank finds SHARDLIGHT_RANK, SHARDLIGHT_WORLD and SHARDLIGHT_JOB in its environment, and\n"
+    "OMP_NUM_THREADS for its share of the cores unless that is set. When one dies the others are\n"
+    "ended within a second, and the exit code is that rank's (128 + the number of its signal).\n"
+    "SIGINT and SIGTERM are passed on.\n"
     "\n"
     "Example:\n"
     "  shardlight launch -n 4 --prefix -- python train.py";

@@ -34,6 +34,17 @@ def test_each_rank_knows_its_place_and_all_know_the_job(program):
     assert lines[0][2] != sorted(launch(program, code=code).stdout.splitlines())[0].split()[2]
 
 
+@pytest.mark.parametrize("given", [None, "7"])
+def test_ranks_share_the_cores_unless_told_otherwise(program, given, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    code = "import os, sys; sys.stdout.write(os.environ['OMP_NUM_THREADS'] + '\\n')"
+    done = launch(program, code=code, ranks=2)
+    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    assert done.stdout.split() == [given or share] * 2
+
+
 def test_prefixes_stand_before_each_line_of_both_streams(program):
     code = RANK + "print('a\\n'); print('b', end=''); print('c', file=sys.stderr)"
     done = launch(program, "--prefix", code=code, ranks=2)

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -39,6 +41,14 @@ void write_all(int to, std::string_view text) {
     if (written <= 0) return;  // nobody reads it any more
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+// Each rank's share of the cores that this process may use.
+std::int64_t threads_of_a_rank(std::int64_t ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks);
 }
 
 // SIGINT, SIGTERM and SIGCHLD as something to poll; as before once it is destroyed.
@@ -92,6 +102,7 @@ class Launcher {
     for (std::int64_t rank = 0; rank < options_.ranks; ++rank) {
       RankStart start{.rank = rank, .world = options_.ranks, .job = job};
       start.command = options_.command;
+      start.threads = threads_of_a_rank(options_.ranks);
       start.piped = options_.output == RankOutput::kPrefixed;
       if (options_.output == RankOutput::kFiles) {
         start.file = fmt::format("{}/rank{}.log", options_.folder, rank);

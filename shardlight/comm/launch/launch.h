@@ -29,8 +29,9 @@ struct LaunchEnd {
   std::string text;   // "rank 1 died of SIGKILL", "rank 0 exited with code 3"; "" if all went well
 };
 
-// Each rank has SHARDLIGHT_RANK, SHARDLIGHT_WORLD and SHARDLIGHT_JOB (place.h), nothing to read on
-// its standard input, and a process group of its own. Errors: user errors (`program` that cannot be
+// Each rank has SHARDLIGHT_RANK, SHARDLIGHT_WORLD and SHARDLIGHT_JOB (place.h), OMP_NUM_THREADS for
+// its share of the cores unless that is set already, nothing to read on its standard input, and a
+// process group of its own. Errors: user errors (`program` that cannot be
 // run, `folder`), environment errors where the system has no more processes.
 Result<LaunchEnd> launch_ranks(const LaunchOptions& options);
 

@@ -45,6 +45,7 @@ struct Outputs {
   ::setenv("SHARDLIGHT_RANK", std::to_string(start.rank).c_str(), 1);
   ::setenv("SHARDLIGHT_WORLD", std::to_string(start.world).c_str(), 1);
   ::setenv("SHARDLIGHT_JOB", start.job.c_str(), 1);
+  ::setenv("OMP_NUM_THREADS", std::to_string(start.threads).c_str(), 0);
   std::vector<char*> words;
   for (const std::string& word : start.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);

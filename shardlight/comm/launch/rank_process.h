@@ -18,6 +18,7 @@ struct RankStart {
   std::int64_t world = 1;
   std::string job;
   std::vector<std::string> command;
+  std::int64_t threads = 1;  // OMP_NUM_THREADS, unless that is set
   bool piped = false;
   std::string file = {};  // for all output, unless empty
 };
