@@ -1,6 +1,8 @@
 """Another CMake project finds, builds against and runs what `cmake --install` put somewhere."""
 
+import importlib.util
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,8 @@ def test_the_installed_program_runs(installed, run, root):
 
 def test_every_installed_header_compiles_outside_the_tree(installed, run, tmp_path, tier):
     include = installed / "include"
+    torch = Path(importlib.util.find_spec("torch").origin).parent / "include"
+    system = ("-isystem", torch, "-isystem", torch / "torch/csrc/api/include")
     headers = sorted(path.relative_to(include) for path in include.rglob("*.h"))
     assert headers
     together = "".join(f'#include "{header}"\n' for header in headers)
@@ -36,7 +40,7 @@ def test_every_installed_header_compiles_outside_the_tree(installed, run, tmp_pa
     for number, text in enumerate([together] if tier == "quick" else alone):
         source = tmp_path / f"{number}.cpp"
         source.write_text(text)
-        run("g++", "-std=c++20", "-fsyntax-only", "-I", include, source)
+        run("g++", "-std=c++20", "-fsyntax-only", "-I", include, *system, source)
 
 
 def test_internal_headers_stay_at_home(installed):
