@@ -7,7 +7,7 @@ PYTHON_VENV := .venv/bin/python
 PREFIX ?= /usr/local
 
 # What `make train` runs.
-TRAIN := build/release/bin/shardlight plan --model examples/gpt/config.json --ranks 2
+TRAIN := build/release/bin/shardlight train examples/gpt.json
 
 .PHONY: help setup build train test test-full bench docs format format-check lint install clean
 
@@ -17,10 +17,10 @@ help: ## Show this list
 setup: ## Install what is missing: packages, .venv
 	@tools/setup.sh
 
-build: setup build/release/build.ninja ## Build the program, build/release/bin/shardlight
-	@cmake --build --preset release --target shardlight
+build: setup build/release/build.ninja ## Build the programs, build/release/bin/shardlight
+	@cmake --build --preset release --target shardlight shardlight-train
 
-train: build ## Print the plan of the example's run
+train: build ## Train a GPT on text, on 2 ranks at stage 3: a couple of minutes
 	$(TRAIN)
 
 test: setup build/release/build.ninja ## Build, and run all tests with tens of cases a property

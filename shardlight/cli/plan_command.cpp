@@ -8,12 +8,12 @@
 #include "shardlight/cli/arguments.h"
 #include "shardlight/cli/plan_options.h"
 #include "shardlight/cli/plan_report.h"
+#include "shardlight/cli/version.h"
 
 namespace shardlight::cli {
 namespace {
 
-// This build has no engine and no transport yet, so it advises neither.
-constexpr plan::Capabilities kThisBuild{};
+constexpr plan::Capabilities kThisBuild{.trains = kHasEngine, .one_sided_exchange = true};
 
 constexpr const char* kFooter =
     "Instead of a run: shardlight plan table1 | table2 [--rounding exact|paper] | example "

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -89,8 +90,8 @@ def test_reproducible_runs_do_not_depend_on_the_split(train):
 def test_seeds_and_data_change_the_run(train, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("a text of ours, again and again. " * 200)
-    other = losses(train("--seed", 2))[-1]
-    assert len({losses(train("--ranks", 1, "--stage", 0))[-1], other, losses(train("--data", text))[-1]}) == 3
+    runs = (("--ranks", 1, "--stage", 3), ("--seed", 2), ("--data", text))
+    assert len({losses(train(*words))[-1] for words in runs}) == 3
 
 
 def states(summary):
@@ -137,10 +138,19 @@ def test_other_launchers_start_the_ranks(train, program):
     assert losses(done) == expected
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     alone = tuple(zip(names, ("0", "1", "here", "1"), strict=True))
-    assert losses(train(environment=alone)) == losses(train("--ranks", 1, "--stage", 0))
+    assert losses(train(environment=alone)) == losses(train("--ranks", 1, "--stage", 3))
     refused = train("--ranks", 2, environment=alone)
     assert refused.returncode == 2
     assert "--ranks: '2' is not allowed" in refused.stderr
+
+
+@pytest.mark.parametrize("transport", ["shm", "mpi"])
+def test_mpirun_starts_the_ranks(train, transport):
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", 2)
+    done = train("--stage", 3, "--transport", transport, before=mpirun)
+    assert losses(done) == losses(train("--ranks", 2, "--stage", 3))
 
 
 def running(program, config, *words):

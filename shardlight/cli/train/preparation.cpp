@@ -15,8 +15,13 @@ Failure within(Error error, const std::string& prefix, const std::string& joint)
 }
 
 Status take_launchers_ranks(TrainRequest& request, const comm::Place& place) {
-  if (place.launcher.empty()) return {};
   TrainConfig& config = request.config;
+  const bool by_mpi = place.launcher == "Open MPI" || place.launcher == "Slurm";
+  if (config.transport == "mpi" && !by_mpi) {
+    return user_error("transport", config.transport,
+                      "shm or threads, or mpi under mpirun: mpirun -n N shardlight train …");
+  }
+  if (place.launcher.empty()) return {};
   // One process was started for ranks that are threads of it, as `shardlight train` does.
   if (config.transport == "threads" && place.world == 1) return {};
   if (config.ranks != place.world && request.origin("ranks") == SettingOrigin::kFlag) {
@@ -95,15 +100,9 @@ std::int64_t Preparation::tokens_per_step() const {
   return config().ranks * batch.accumulation * batch.micro_batch * batch.sequence;
 }
 
-Status check_transport(const TrainConfig& config) {
-  if (config.transport != "mpi") return {};
-  return user_error("transport", config.transport, "shm or threads: mpi is not built in");
-}
-
 Result<Preparation> prepare(TrainRequest request, const comm::Place& place) {
   TrainConfig& config = request.config;
   SHARDLIGHT_TRY_STATUS(take_launchers_ranks(request, place));
-  SHARDLIGHT_TRY_STATUS(check_transport(config));
   auto opened = data::Corpus::open(config.data.files);
   if (!opened) return within(std::move(opened).error(), "data.files", ": ");
   auto corpus = std::make_unique<data::Corpus>(std::move(*opened));

@@ -24,9 +24,6 @@ struct Preparation {
   std::int64_t tokens_per_step() const;  // of all ranks
 };
 
-// Whether this build has what the config's transport needs; a user error by `transport` if not.
-Status check_transport(const TrainConfig& config);
-
 // `place`: of the process that asks; where a launcher has started it, the ranks are the launcher's.
 // Errors (user): by the setting, its flag or the data's file; environment errors of reading.
 Result<Preparation> prepare(TrainRequest request, const comm::Place& place);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -22,7 +23,7 @@ std::string rate_text(double per_second) {
 }
 
 std::string duration_text(double left) {
-  const auto whole = static_cast<std::int64_t>(left + 0.5);
+  const std::int64_t whole = std::llround(left);
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
   return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);

@@ -9,17 +9,17 @@ constexpr double kMost = 1e9;              // of counts that nobody needs more o
 constexpr double kLargestSeed = 9.007e15;  // whole in a double, so in any JSON reader
 constexpr double kMostBytes = 1e15;
 
-template <auto Section, auto Member>
+template <auto kSection, auto kMember>
 SettingField field(TrainConfig& config) {
-  return &(config.*Section.*Member);
+  return &(config.*kSection.*kMember);
 }
-template <auto Member>
+template <auto kMember>
 SettingField field(TrainConfig& config) {
-  return &(config.*Member);
+  return &(config.*kMember);
 }
-template <auto Member>
+template <auto kMember>
 SettingField placement(TrainConfig& config) {
-  return &(config.zero.placements.*Member);
+  return &(config.zero.placements.*kMember);
 }
 
 using Config = TrainConfig;

@@ -81,7 +81,8 @@ Table traffic_table(const RunEnd& end) {
          equal_cell(of_rank.gathered, of_rank.planned_gathered), bytes_cell(of_rank.reduced, unit),
          bytes_cell(of_rank.planned_reduced, unit),
          equal_cell(of_rank.reduced, of_rank.planned_reduced),
-         bytes_cell(of_rank.gathered_peak, unit)});
+         Cell{plan::show_bytes(plan::Share(of_rank.gathered_peak)),
+              of_rank.gathered_peak.value()}});
   }
   return table;
 }
@@ -161,7 +162,7 @@ class NumberReader {
 double RankEnd::hidden_share() const {
   const Seconds all = gathers.total + reductions.total;
   if (all.count() <= 0) return 0;
-  return std::max(0.0, 1 - (gather_waited + reductions.total) / all);
+  return std::max(0.0, 1 - waited / all);
 }
 
 std::vector<double> numbers_of(const RankEnd& end) {
@@ -183,7 +184,7 @@ std::vector<double> numbers_of(const RankEnd& end) {
     for (const Seconds time : {times.half, times.most, times.total})
       numbers.push_back(time.count());
   }
-  numbers.push_back(end.gather_waited.count());
+  numbers.push_back(end.waited.count());
   return numbers;
 }
 
@@ -202,7 +203,7 @@ RankEnd rank_end_of(const std::vector<double>& numbers) {
   }
   end.gathers = reader.times();
   end.reductions = reader.times();
-  end.gather_waited = Seconds(reader.next());
+  end.waited = Seconds(reader.next());
   return end;
 }
 

@@ -30,10 +30,9 @@ struct RankEnd {
   Bytes planned_gathered, planned_reduced;  // by the schedule
   Bytes gathered_peak;
   TimesEnd gathers, reductions;
-  Seconds gather_waited{0};  // that forward and backward waited for gathers
+  Seconds waited{0};  // that forward and backward waited for them
 
-  // Of the time that the exchange took, the share in which the model went on computing: reductions
-  // are made by backward itself and hide nothing.
+  // Of the time that gathers and reductions took, the share in which the model went on computing.
   double hidden_share() const;
 };
 

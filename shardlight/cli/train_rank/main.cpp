@@ -11,6 +11,7 @@
 #include "shardlight/cli/program.h"
 #include "shardlight/cli/train/train_command.h"
 #include "shardlight/cli/train_rank/training.h"
+#include "shardlight/comm/mpi/mpi_world.h"
 #include "shardlight/engine/options.h"
 
 namespace shardlight::cli {
@@ -40,9 +41,18 @@ Cores cores_of(const TrainConfig& config, const comm::Place& place) {
   return cores;
 }
 
+engine::Ranks ranks_of_mpi(const comm::Place& place) {
+  return {.rank = place.rank,
+          .world = place.world,
+          .connect = [](const std::vector<comm::UnitSpec>& units) {
+            return comm::connect_mpi(units, comm::Deadline(engine::Options().deadline));
+          }};
+}
+
 void run_ranks(const RankRun& run, const comm::Place& place) {
   const TrainConfig& config = run.preparation.config();
-  if (config.transport != "threads") {
+  if (config.transport == "mpi") return train_as_rank(run, ranks_of_mpi(place));
+  if (config.transport == "shm") {
     return train_as_rank(run, need(engine::ranks_of_host(engine::Options().deadline), place));
   }
   const std::vector<engine::Ranks> ranks = engine::ranks_as_threads(config.ranks);

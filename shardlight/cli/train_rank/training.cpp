@@ -100,7 +100,7 @@ class Training {
                                           static_cast<std::uint64_t>(config_.seed));
     engine::Options options = need(engine_options(config_));
     options.ranks = ranks_;
-    // The engine owns its transport, and this the way to look at what that took.
+    // The engine owns its transport and keeps the times of its first calls; these are of all.
     options.ranks->connect =
         [this, inner = ranks_.connect](
             const std::vector<comm::UnitSpec>& units) -> Result<std::unique_ptr<comm::Transport>> {
@@ -200,7 +200,7 @@ class Training {
     own.planned_gathered = traffic.planned.gathered - before.planned.gathered;
     own.planned_reduced = traffic.planned.reduced - before.planned.reduced;
     own.gathered_peak = traffic.gathered_peak;
-    own.gather_waited = traffic.gather_waited - before.gather_waited;
+    own.waited = traffic.gather_waited + traffic.reduce_waited;
     own.gathers = times_of(timing_->times(comm::OperationKind::kGather));
     own.reductions = times_of(timing_->times(comm::OperationKind::kReduce));
     for (const auto& numbers :

@@ -180,9 +180,9 @@ TEST(Preparation, FillsInWhatTheDataSay) {
   EXPECT_EQ(prepared->config().model.positions, 128);
   EXPECT_EQ(prepared->tokens_per_step(), 4 * 8 * 128);
   EXPECT_EQ(prepared->prompt, (std::vector<std::int64_t>{'\n'}));
-  // 12 bytes a parameter of the states but the gradients' 4, all over 4 ranks.
+  // 16 bytes a parameter over 4 ranks.
   const std::int64_t parameters = prepared->plan.request.model.parameters.value();
-  EXPECT_EQ(prepared->plan.stages[3].states.total(), plan::Share(16 * parameters, 4));
+  EXPECT_EQ(prepared->plan.stages[3].states.total(), plan::Share(Bytes(4 * parameters)));
   const std::string text = as_text(start_report(*prepared), {});
   EXPECT_THAT(text, HasSubstr("model.layers                4"));
   EXPECT_THAT(text, HasSubstr("<- this run"));
@@ -211,7 +211,7 @@ TEST(Preparation, NamesWhatTheDataDoNotAllow) {
   std::ofstream(path) << std::string(2000, 'x');
   EXPECT_THAT(prepare_error(R"({"data": {"files": [")" + path + R"("]}})"),
               HasSubstr("batch.sequence: '128' is not allowed; allowed: 1 to 99"));
-  EXPECT_THAT(prepare_error(R"({"transport": "mpi"})"), HasSubstr("transport: 'mpi'"));
+  EXPECT_THAT(prepare_error(R"({"transport": "mpi"})"), HasSubstr("mpi under mpirun"));
 }
 
 }  // namespace

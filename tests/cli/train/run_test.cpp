@@ -138,14 +138,14 @@ TEST(RankEnd, IsTheSameAfterItWasSent) {
   end.gathered_peak = Bytes(6);
   end.gathers = {.calls = 3, .half = Seconds(1), .most = Seconds(2), .total = Seconds(4)};
   end.reductions = {.calls = 4, .half = Seconds(3), .most = Seconds(4), .total = Seconds(1)};
-  end.gather_waited = Seconds(1);
+  end.waited = Seconds(2);
   const RankEnd back = rank_end_of(numbers_of(end));
   EXPECT_EQ(numbers_of(back), numbers_of(end));
   EXPECT_EQ(back.tags[2].ledger, Bytes(0));
   EXPECT_EQ(back.tags[1].ledger, std::nullopt);
   EXPECT_EQ(back.planned_reduced, Bytes(4));
   EXPECT_EQ(back.reductions.calls, 4);
-  // Of 5 s together, forward and backward waited for 1 s of gathers and 1 s of reductions.
+  // Of 5 s together, forward and backward waited for 2.
   EXPECT_DOUBLE_EQ(back.hidden_share(), 0.6);
   EXPECT_EQ(RankEnd().hidden_share(), 0);
 }
