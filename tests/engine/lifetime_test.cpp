@@ -170,11 +170,13 @@ TEST_F(Lifetime, EnginesOfDifferentModelsWorkAtOnce) {
     other.model = "attention";
     const Outcome expected = train_plainly(run()), expected_other = train_plainly(other);
     const auto more = ranks_as_threads(2);
+    // Here, since torch's generator belongs to the process.
+    const std::vector<TestModel> second_models = {model_of_rank(other, 0), model_of_rank(other, 1)};
     on_threads(run(), [&](const Ranks& ranks, const TestModel& model) {
-      const TestModel second_model = model_of_rank(other, ranks.rank.value());
+      const auto own = static_cast<std::size_t>(ranks.rank.value());
+      const TestModel& second_model = second_models.at(own);
       Engine first = make_engine(run(), ranks, model);
-      Engine second =
-          make_engine(other, more.at(static_cast<std::size_t>(ranks.rank.value())), second_model);
+      Engine second = make_engine(other, more.at(own), second_model);
       for (std::int64_t step = 0; step < run().steps; ++step) {
         accumulate(first, run(), model, step);
         accumulate(second, other, second_model, step);
