@@ -91,6 +91,33 @@ TEST_F(Lifetime, ClosingLeavesTheTrainedModelWhole) {
   });
 }
 
+TEST_F(Lifetime, ClosingLeavesNothingOnTheAccount) {
+  each_stage([&] {
+    on_threads(run(), [&](const Ranks& ranks, const TestModel& model) {
+      Engine engine = make_engine(run(), ranks, model);
+      train_steps(engine, run(), model, 0, 2);
+      engine.close();
+      EXPECT_EQ(engine.memory().total.now.value(), 0);
+    });
+  });
+}
+
+TEST_F(Lifetime, AScopeMayOutliveItsEngine) {
+  each_stage([&] {
+    const Outcome expected = train_plainly(run());
+    on_threads(run(), [&](const Ranks& ranks, const TestModel& model) {
+      std::optional<Engine::Gathered> scope;
+      {
+        Engine engine = make_engine(run(), ranks, model);
+        train_steps(engine, run(), model, 0, run().steps);
+        scope.emplace(engine.gathered({model.parameters.front().second}));
+      }
+      scope.reset();
+      expect_equal(values_of(model), expected.parameters);
+    });
+  });
+}
+
 TEST_F(Lifetime, DestructionIsAClose) {
   each_stage([&] {
     const Outcome expected = train_plainly(run());

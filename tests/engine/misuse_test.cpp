@@ -126,6 +126,24 @@ TEST_F(Misuse, RawAccessToWhatIsNotHere) {
   });
 }
 
+TEST_F(Misuse, ReplacingWhatTheEngineHolds) {
+  each_stage([&] {
+    for (const bool before_forward : {true, false}) {
+      on_engines([&](Engine& engine, const TestModel& model) {
+        const auto& [name, parameter] = model.parameters.at(2);
+        const auto replace = [&, p = parameter] { p.set_data(at::ones(p.sizes())); };
+        const std::string said = thrown_by([&, n = name] {
+          if (before_forward) replace();
+          engine.backward(model.loss(0, 0));
+          if (!before_forward) replace();
+          engine.step();
+        });
+        EXPECT_THAT(said, HasSubstr("parameter " + name));
+      });
+    }
+  });
+}
+
 // The ranks that are there learn who is not.
 TEST_F(Misuse, ARankThatDoesNotComeToTheStep) {
   each_stage([&] {

@@ -83,6 +83,8 @@ void expect_the_ledgers(int first_stage, int last_stage) {
 
 TEST(Traffic, IsTheLedgersWhereParametersAreReplicated) { expect_the_ledgers(0, 2); }
 
+TEST(Traffic, IsTheLedgersWhereNoUnitIsRetained) { expect_the_ledgers(3, 3); }
+
 void expect_growth_with_micro_steps(int first_stage, int last_stage) {
   constexpr std::int64_t kMicroSteps = 4;
   for (const auto reduce : {ReduceSetting::kOnce, ReduceSetting::kEveryMicroStep}) {
@@ -104,6 +106,8 @@ void expect_growth_with_micro_steps(int first_stage, int last_stage) {
 TEST(Traffic, GrowsWithReductionsWhereParametersAreReplicated) {
   expect_growth_with_micro_steps(0, 2);
 }
+
+TEST(Traffic, GrowsWithGathersWhereNoUnitIsRetained) { expect_growth_with_micro_steps(3, 3); }
 
 TEST(Traffic, IsAsPlannedForAnyModelAndNoGatherPassesTheCap) {
   for (const std::string& model : model_names()) {
@@ -182,6 +186,21 @@ TEST(GatheredBytes, TooFewForAnOperatorAreAnErrorThatSaysByHowMuch) {
     for (const auto& call : std::vector<std::function<void()>>{
              [&] { engine.step(); }, [&] { engine.backward(at::zeros({}).requires_grad_()); }}) {
       EXPECT_NE(thrown_by(call).find("gathered_bytes"), std::string::npos) << thrown_by(call);
+    }
+  });
+}
+
+// It is the user's error, and no rank is lost: closing gives the values back.
+TEST(GatheredBytes, TooFewLeaveTheModelWholeAtTheEnd) {
+  Training run = even_model(2, 3);
+  run.options.gathered_bytes = Bytes(kEvenUnit - 256);
+  const TestModel expected = model_of_rank(run, 0);
+  on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+    Engine engine = make_engine(run, ranks, model);
+    EXPECT_NE(thrown_by([&] { engine.backward(model.loss(0, 0)); }), "");
+    engine.close();
+    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+      EXPECT_TRUE(model.parameters[i].second.equal(expected.parameters[i].second));
     }
   });
 }
