@@ -23,8 +23,6 @@ TEST(Overlap, ChangesNoBit) {
   for (const std::string& model : model_names()) {
     for (int stage = 1; stage <= 3; ++stage) {
       Training run = training(model, 2, stage);
-      // All of its weights go into one operator.
-      if (model == "lstm") run.options.gathered_bytes = Bytes(1 << 14);
       const Outcome plain = train(run);
       run.options.prefetch_bytes = Bytes(1 << 20);
       run.options.bucket_bytes = Bytes(1 << 14);

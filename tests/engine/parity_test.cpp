@@ -55,9 +55,6 @@ Training training_of(const std::string& model, const Case& c) {
   run.options.unit_bytes = kSizes.at(c.sizes).unit;
   run.options.bucket_bytes = kSizes.at(c.sizes).bucket;
   run.options.prefetch_bytes = kSizes.at(c.sizes).prefetch;
-  if (model == "sizes") run.options.unit_bytes = std::max(run.options.unit_bytes, Bytes(1024));
-  // All of its weights go into one operator.
-  if (model == "lstm") run.options.gathered_bytes = Bytes(1 << 20);
   run.options.deadline = Seconds(60);
   return run;
 }
@@ -132,6 +129,18 @@ TEST(ParityOf, OtherOrdersOfAdditionAmongStages) {
         expect_all_stages_equal(run, expected);
       }
     }
+  }
+}
+
+// A parameter without elements as a unit of its own.
+TEST(ParityOf, UnitsOfNoElements) {
+  for (const std::int64_t world : {1, 2, 3}) {
+    Training run;
+    run.model = "sizes";
+    run.world = world;
+    run.options.unit_bytes = Bytes(0);
+    run.options.deadline = Seconds(20);
+    expect_all_stages_equal(run, train_plainly(run));
   }
 }
 

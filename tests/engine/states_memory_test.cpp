@@ -112,8 +112,7 @@ TEST_P(StatesMemory, IsTheLedgersByShapesAndSlices) {
   std::size_t turn = 0;
   for (const std::int64_t world : {1, 2, 3, 4}) {
     const OptimizerCase& optimizer = kOptimizers.at(turn % kOptimizers.size());
-    // Its empty parameters are no units of their own here.
-    const bool one_unit = turn++ % 2 == 1 || GetParam() == "sizes";
+    const bool one_unit = turn++ % 2 == 1;
     Training run = training(optimizer, world, one_unit);
     const Blocks blocks = blocks_of_units(model_of_rank(run, 0), one_unit);
     const Outcome plain = train_plainly(run);

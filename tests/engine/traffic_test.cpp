@@ -119,8 +119,6 @@ TEST(Traffic, IsAsPlannedForAnyModelAndNoGatherPassesTheCap) {
       run.options.stage = 3;
       run.options.retain = retain;
       run.options.unit_bytes = Bytes(2048);
-      // All of its weights go into one operator.
-      if (model == "lstm") run.options.gathered_bytes = Bytes(16384);
       const Outcome outcome = train(run);
       EXPECT_EQ(difference(outcome, train_plainly(run)), "");
       for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -188,6 +186,16 @@ TEST(GatheredBytes, TooFewForAnOperatorAreAnErrorThatSaysByHowMuch) {
       EXPECT_NE(thrown_by(call).find("gathered_bytes"), std::string::npos) << thrown_by(call);
     }
   });
+}
+
+// An LSTM's weights are units of their own here and all go into one operator.
+TEST(GatheredBytes, ByDefaultAreEnoughForAnyOneOperator) {
+  Training run;
+  run.model = "lstm";
+  run.world = 2;
+  run.options.stage = 3;
+  run.options.unit_bytes = Bytes(0);
+  EXPECT_EQ(difference(train(run), train_plainly(run)), "");
 }
 
 // It is the user's error, and no rank is lost: closing gives the values back.
