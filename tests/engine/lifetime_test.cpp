@@ -66,7 +66,7 @@ class Lifetime : public EachStage {
 
 TEST_F(Lifetime, ClosingLeavesTheTrainedModelWhole) {
   each_stage([&] {
-    for (const char* name : {"mlp", "tied", "frozen"}) {
+    for (const char* name : {"mlp", "tied", "frozen", "sizes"}) {
       Training training = run();
       training.model = name;
       const Outcome expected = train_plainly(training);
