@@ -319,19 +319,20 @@ Status Residency::let_go() {
     UnitState& unit = units_[index];
     std::vector<std::byte> fetched;
     const std::byte* values = unit.memory;
+    bool lost = false;
     if (!unit.here) {
       fetched.resize(size_of(layout_->units[index].bytes()));
       values = fetched.data();
       auto gathered = transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_));
       if (!gathered) {
-        values = nullptr;
+        lost = true;
         status = std::move(gathered);
       }
     }
     for (ManagedParameter* member : unit.members) {
       const auto offset = member->offset * static_cast<std::int64_t>(sizeof(float));
-      engine::let_go(*member, values != nullptr ? values + offset : nullptr);
-      if (values != nullptr) continue;
+      engine::let_go(*member, lost ? nullptr : values + offset);
+      if (!lost) continue;
       member->memory().release_data_and_set_meta_custom_data_ptr_error_msg_(
           "parameter " + member->name + " was lost with its engine: " + status.error().message());
     }
