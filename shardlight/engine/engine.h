@@ -29,7 +29,7 @@ struct StepReport {
 };
 
 struct TagReport {
-  memory::Tag tag;
+  memory::Tag tag = memory::Tag::kParameters;
   memory::Level bytes;
   // What the ledger and its residual lines say the tag holds between steps; none where it says
   // nothing. docs/engine.md.

@@ -140,7 +140,7 @@ void Engine::Impl::seed_micro_step() const {
       layout_->rank.value() * options_.accumulation + gradients_->micro_steps();
   const CounterRandom random(*options_.seed, static_cast<std::uint64_t>(steps_));
   at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
+  const std::scoped_lock lock(generator.mutex());
   generator.set_current_seed(random.bits(static_cast<std::uint64_t>(micro_batch)));
 }
 

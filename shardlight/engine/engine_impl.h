@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardlight/engine/agreement.h"
@@ -44,7 +45,7 @@ class Engine::Impl {
   comm::Transport& transport() { return *transport_; }
 
  private:
-  explicit Impl(const Options& options) : options_(options) {}
+  explicit Impl(Options options) : options_(std::move(options)) {}
   Status start(const NamedTensors& parameters, const Optimizer& optimizer);
   Status take_buffers(const NamedTensors& buffers);
   void account_transport(int sign);

@@ -1,6 +1,8 @@
 #include "shardlight/engine/options.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -8,8 +10,8 @@ namespace shardlight::engine {
 namespace {
 
 std::string text_of(double value) {
-  std::string text = std::to_string(value);
-  return text;
+  std::array<char, 32> text = {};
+  return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
 }
 
 Status check_at_least(const char* field, double value, double least) {
@@ -92,8 +94,9 @@ Status check_options(const Optimizer& optimizer, const Options& options) {
     return user_error("accumulation", std::to_string(options.accumulation),
                       "a whole number from 1 to " + std::to_string(kMaxAccumulation));
   }
-  if (options.clip_norm && !(std::isfinite(*options.clip_norm) && *options.clip_norm > 0)) {
-    return user_error("clip_norm", text_of(*options.clip_norm), "a finite number above 0");
+  const double clip_norm = options.clip_norm.value_or(1);
+  if (!std::isfinite(clip_norm) || clip_norm <= 0) {
+    return user_error("clip_norm", text_of(clip_norm), "a finite number above 0");
   }
   SHARDLIGHT_TRY_STATUS(check_bytes("unit_bytes", options.unit_bytes));
   SHARDLIGHT_TRY_STATUS(check_bytes("bucket_bytes", options.bucket_bytes));

@@ -27,7 +27,7 @@ class ThreadsWorld {
 
   Result<std::unique_ptr<comm::Transport>> take(const std::vector<comm::UnitSpec>& units,
                                                 std::size_t rank) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (transports_.empty()) {
       SHARDLIGHT_TRY(transports_, comm::make_threads_world(units, world_));
     }

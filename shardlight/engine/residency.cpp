@@ -125,7 +125,7 @@ void Residency::send_away(layout::UnitIndex unit) {
 
 bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operator_name) {
   meter_->here();
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   UnitState& unit = units_[parameter.unit];
   if (error_) {
     fail(parameter, *error_);
@@ -161,7 +161,7 @@ void Residency::end_last_use(layout::UnitIndex next) {
 }
 
 void Residency::unpin(ManagedParameter& parameter, bool /*wrote*/) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   --units_[parameter.unit].pins;
 }
 
@@ -172,7 +172,7 @@ void Residency::fail(ManagedParameter& parameter, const Error& error) {
 }
 
 std::optional<Error> Residency::error() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   return error_;
 }
 
@@ -279,7 +279,7 @@ std::span<float> Residency::stepped(layout::UnitIndex unit) {
 }
 
 Status Residency::stepped_done(layout::UnitIndex unit) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   UnitState& state = units_[unit];
   ++state.version;
   for (ManagedParameter* member : state.members) {
@@ -291,7 +291,7 @@ Status Residency::stepped_done(layout::UnitIndex unit) {
 }
 
 Status Residency::hold(layout::UnitIndex unit, bool writes) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (error_) return Failure(*error_);
   UnitState& state = units_[unit];
   if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "gathered()"));
@@ -301,7 +301,7 @@ Status Residency::hold(layout::UnitIndex unit, bool writes) {
 }
 
 void Residency::unhold(layout::UnitIndex unit) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (!gone_) --units_[unit].pins;
 }
 
@@ -313,7 +313,7 @@ std::span<const float> Residency::values(layout::UnitIndex unit) const {
 // Needs no room in the arena, and no other rank where the values are here.
 Status Residency::let_go() {
   Status status = settle_gathers();
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   gone_ = true;
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     UnitState& unit = units_[index];
@@ -344,7 +344,7 @@ Status Residency::let_go() {
 }
 
 GatherCount Residency::count() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   GatherCount count = count_;
   if (arena_) count.peak = arena_->used_peak();
   count.unforeseen = trace_.unforeseen();

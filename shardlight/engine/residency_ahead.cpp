@@ -12,12 +12,12 @@ constexpr std::size_t kLookAhead = 8;
 }  // namespace
 
 void Residency::end_micro_step() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   trace_.end_micro_step();
 }
 
 void Residency::look_ahead() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   begin_ahead();
 }
 
@@ -53,7 +53,7 @@ bool Residency::find_memory_ahead(layout::UnitIndex unit) {
 }
 
 Status Residency::settle_gathers() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     if (units_[unit].coming) SHARDLIGHT_TRY_STATUS(bring(unit, "the step"));
   }

@@ -23,12 +23,12 @@ Status Residency::prepare_edit(UnitState& unit, layout::UnitIndex index) {
 }
 
 bool Residency::edited() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   return std::ranges::any_of(units_, [](const UnitState& unit) { return unit.edited; });
 }
 
 Status Residency::settle_edits() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     std::vector<double> edited = {units_[unit].edited ? 1.0 : 0.0};
     SHARDLIGHT_TRY_STATUS(

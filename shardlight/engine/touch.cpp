@@ -56,6 +56,11 @@ struct Uses : at::ObserverContext {
 
   c10::SmallVector<Use, 4> uses;
 
+  Uses() = default;
+  Uses(const Uses&) = delete;
+  Uses(Uses&&) = delete;
+  Uses& operator=(const Uses&) = delete;
+  Uses& operator=(Uses&&) = delete;
   ~Uses() override {
     for (const auto& use : uses) use.parameter->residency->unpin(*use.parameter, use.writes);
   }
@@ -121,7 +126,7 @@ Registration& registration() {
 
 Touch::Touch() {
   Registration& kept = registration();
-  const std::lock_guard lock(kept.mutex);
+  const std::scoped_lock lock(kept.mutex);
   if (kept.users++ == 0) {
     kept.handle = at::addGlobalCallback(at::RecordFunctionCallback(before_operator)
                                             .needsInputs(true)
@@ -131,7 +136,7 @@ Touch::Touch() {
 
 Touch::~Touch() {
   Registration& kept = registration();
-  const std::lock_guard lock(kept.mutex);
+  const std::scoped_lock lock(kept.mutex);
   if (--kept.users == 0) at::removeCallback(kept.handle);
 }
 
