@@ -38,7 +38,7 @@ Table memory_table(const RunEnd& end) {
       if (tag.bytes.peak == Bytes(0) && tag.ledger.value_or(Bytes(0)) == Bytes(0)) continue;
       table.rows.push_back({number, text_cell(std::string(name_of(static_cast<memory::Tag>(i)))),
                             bytes_cell(plan::Share(tag.bytes.now), unit),
-                            tag.ledger ? bytes_cell(*tag.ledger, unit) : Cell{"", {}},
+                            tag.ledger ? bytes_cell(tag.ledger, unit) : Cell{"", {}},
                             difference_cell(tag), bytes_cell(plan::Share(tag.bytes.peak), unit)});
     }
     table.rows.push_back({number,

@@ -51,7 +51,7 @@ Result<std::string> rank_program() {
   }
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (self.parent_path() / kRankProgram).string();
+  std::string path = (self.parent_path() / kRankProgram).string();
   if (error || io::path_kind(path) == io::PathKind::kMissing) {
     return no_engine("the program of the ranks is missing, " + path);
   }

@@ -14,7 +14,6 @@
 #include "shardlight/cli/train/start_report.h"
 #include "shardlight/cli/train/summary.h"
 #include "shardlight/cli/train_rank/engine_options.h"
-#include "shardlight/comm/decorators/timing.h"
 #include "shardlight/engine/engine.h"
 #include "shardlight/io/output_file.h"
 #include "shardlight/model/gpt.h"
@@ -35,11 +34,8 @@ at::Tensor tensor_of(data::TokenBatch& batch) {
   return at::from_blob(batch.tokens.data(), {batch.rows, batch.columns}, at::kLong);
 }
 
-TimesEnd times_of(const comm::DurationHistogram& times) {
-  return {.calls = times.count(),
-          .half = times.percentile(0.5),
-          .most = times.percentile(0.99),
-          .total = times.total()};
+TimesEnd times_of(const engine::CallTimes& times) {
+  return {.calls = times.calls, .half = times.p50, .most = times.p99, .total = times.total};
 }
 
 class Training {
@@ -100,15 +96,6 @@ class Training {
                                           static_cast<std::uint64_t>(config_.seed));
     engine::Options options = need(engine_options(config_));
     options.ranks = ranks_;
-    // The engine owns its transport and keeps the times of its first calls; these are of all.
-    options.ranks->connect =
-        [this, inner = ranks_.connect](
-            const std::vector<comm::UnitSpec>& units) -> Result<std::unique_ptr<comm::Transport>> {
-      SHARDLIGHT_TRY(auto transport, inner(units));
-      auto timing = std::make_unique<comm::Timing>(std::move(transport));
-      timing_ = timing.get();
-      return timing;
-    };
     engine_.emplace(model_, engine_optimizer(config_.optimizer), options);
   }
 
@@ -201,8 +188,8 @@ class Training {
     own.planned_reduced = traffic.planned.reduced - before.planned.reduced;
     own.gathered_peak = traffic.gathered_peak;
     own.waited = traffic.gather_waited + traffic.reduce_waited;
-    own.gathers = times_of(timing_->times(comm::OperationKind::kGather));
-    own.reductions = times_of(timing_->times(comm::OperationKind::kReduce));
+    own.gathers = times_of(traffic.gather);
+    own.reductions = times_of(traffic.reduce);
     for (const auto& numbers :
          need(values_of_ranks(engine_->transport(), numbers_of(own), deadline()))) {
       end_.ranks.push_back(rank_end_of(numbers));
@@ -229,7 +216,6 @@ class Training {
   LossHash hash_;
   RunEnd end_;
   std::optional<io::OutputFile> records_;
-  const comm::Timing* timing_ = nullptr;
   std::shared_ptr<model::Gpt> model_;
   std::optional<engine::Engine> engine_;
 };
