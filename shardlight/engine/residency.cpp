@@ -192,11 +192,11 @@ Status Residency::bring(layout::UnitIndex unit, const char* for_what) {
       return user_error("shared_units", "true", "false on this transport, which shares no units");
     }
     state.memory = const_cast<std::byte*>(view.data());
+    count_gather(unit);
   } else {
     SHARDLIGHT_TRY_STATUS(gather(unit, for_what));
   }
   show(state);
-  count_gather(unit);
   count_.waited += std::chrono::steady_clock::now() - began;
   return {};
 }
@@ -207,6 +207,7 @@ Status Residency::gather(layout::UnitIndex unit, const char* for_what) {
   const std::span<std::byte> target(state.memory, size_of(layout_->units[unit].bytes()));
   auto gathered = transport_->gather(unit, state.version, target, comm::Deadline(deadline_));
   if (!gathered && arena_) arena_->give(state.memory);
+  count_gather(unit);
   return gathered;
 }
 

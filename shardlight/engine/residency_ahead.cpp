@@ -33,6 +33,7 @@ void Residency::begin_ahead() {
     const std::span<std::byte> target(state.memory, static_cast<std::size_t>(bytes.value()));
     state.coming = lane_->gather(unit, state.version, target, comm::Deadline(deadline_));
     coming_bytes_ += bytes;
+    count_gather(unit);
   }
 }
 

@@ -41,10 +41,8 @@ std::byte* Arena::take(Bytes bytes) {
   std::byte* place = find_gap(size);
   if (place == nullptr) {
     drop_gaps();
-    auto own = Buffer::zeros(*account_, tag_, Bytes(static_cast<std::int64_t>(size)));
+    auto own = Buffer::zeros(*beside_, tag_, Bytes(static_cast<std::int64_t>(size)));
     if (!own) return nullptr;
-    // set_used() has it on the account.
-    account_->remove(tag_, Bytes(static_cast<std::int64_t>(size)));
     piece.own = std::move(*own);
     place = piece.own.data();
   }
@@ -66,7 +64,6 @@ void Arena::give(std::byte* piece) {
   const auto found = pieces_.find(piece);
   SHARDLIGHT_CHECK_EQ(found != pieces_.end(), true);
   const Bytes size(static_cast<std::int64_t>(found->second.size));
-  if (found->second.own.size() > 0) account_->add(tag_, size);
   pieces_.erase(found);
   set_used(used_ - size);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "shardlight/memory/buffer.h"
 
@@ -46,6 +47,8 @@ class Arena {
   void set_used(Bytes used);
 
   Account* account_;
+  // Of pieces beside the range, which set_used() has on the account together with it.
+  std::unique_ptr<Account> beside_ = std::make_unique<Account>();
   Tag tag_;
   Buffer range_;
   std::map<std::byte*, Piece> pieces_;

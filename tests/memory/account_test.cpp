@@ -101,7 +101,7 @@ TEST_F(ArenaTest, MakesAPieceBesideTheRangeWhereTheFreePartsAreApart) {
   std::byte* const apart = arena.take(Bytes(2 * kPage));
   ASSERT_NE(apart, nullptr);
   std::fill_n(apart, 2 * kPage, std::byte{7});
-  EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(4 * kPage));
+  EXPECT_EQ(account_.level(Tag::kGathered).peak, Bytes(4 * kPage));
   arena.give(apart);
   arena.give(b);
   EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(4 * kPage));
