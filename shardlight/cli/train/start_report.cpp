@@ -6,6 +6,7 @@
 
 #include "shardlight/base/printable.h"
 #include "shardlight/cli/cells.h"
+#include "shardlight/cli/train/predicted_peak.h"
 #include "shardlight/cli/train/setting_value.h"
 
 namespace shardlight::cli {
@@ -36,6 +37,11 @@ bool has_own_placements(const ZeroConfig& zero) {
   return own.parameters != none || own.gradients != none || own.optimizer != none;
 }
 
+std::optional<Bytes> total_of(const std::optional<plan::RunPeak>& peak) {
+  if (!peak) return std::nullopt;
+  return peak->total();
+}
+
 Table plan_table(const Preparation& preparation) {
   const plan::Plan& plan = preparation.plan;
   const ZeroConfig& zero = preparation.config().zero;
@@ -52,6 +58,7 @@ Table plan_table(const Preparation& preparation) {
                           {"unreduced_bytes", "unreduced"},
                           {"activations_bytes", "activations"},
                           {"peak_bytes", "peak"},
+                          {"predicted_peak_bytes", "predicted peak"},
                           {"wire_bytes", "on the wire"},
                           {"this_run", "", true}}};
   std::optional<Bytes> activations;
@@ -70,9 +77,13 @@ Table plan_table(const Preparation& preparation) {
                           bytes_cell(plan::Share(stage.residuals.unreduced_gradients), unit),
                           bytes_cell(activations, unit),
                           bytes_cell(stage.peak, unit),
+                          bytes_cell(total_of(predicted_peak(preparation, stage.placements)), unit),
                           bytes_cell(stage.traffic.bytes_on_wire, unit),
                           {ours ? "<- this run" : "", ours}});
   }
+  table.notes.emplace_back(
+      "Peak: by rules of thumb, as `shardlight plan` has it. Predicted peak: of rank 0, from each "
+      "operator of a step; ? with dropout.");
   if (has_own_placements(zero)) {
     table.notes.emplace_back("This run has placements of its own; the stages are for comparison.");
   }

@@ -4,6 +4,7 @@
 
 #include "shardlight/base/check.h"
 #include "shardlight/cli/cells.h"
+#include "shardlight/cli/train/predicted_peak.h"
 #include "shardlight/cli/train/progress.h"
 #include "shardlight/cli/train/start_report.h"
 
@@ -157,6 +158,14 @@ class NumberReader {
   std::size_t at_ = 0;
 };
 
+std::vector<Table> tables_of(const Preparation& preparation, const RunEnd& end) {
+  std::vector<Table> tables = {memory_table(end), traffic_table(end), times_table(end)};
+  if (!end.ranks.empty() && end.steps > 0) {
+    tables.push_back(peak_table(preparation, end.ranks.front().total.peak));
+  }
+  return tables;
+}
+
 }  // namespace
 
 double RankEnd::hidden_share() const {
@@ -226,7 +235,7 @@ Report end_report(const Preparation& preparation, const RunEnd& end) {
                        {"held_out_loss_after", end.held_out_after},
                        {"loss_hash", end.loss_hash},
                        {"sample", end.sample}},
-          .tables = {memory_table(end), traffic_table(end), times_table(end)},
+          .tables = tables_of(preparation, end),
           .advice = {}};
 }
 

@@ -1,0 +1,105 @@
+#include "shardlight/cli/train/predicted_peak.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardlight/cli/cells.h"
+#include "shardlight/comm/reduce_order.h"
+
+namespace shardlight::cli {
+namespace {
+
+std::int64_t partial_sums(const TrainConfig& config) {
+  const ZeroConfig& zero = config.zero;
+  comm::ReduceOrder order;
+  if (zero.reproducible || zero.order == "tree") {
+    order = {.kind = comm::ReduceOrderKind::kTree};
+  } else if (zero.order != "linear") {
+    order = {.kind = comm::ReduceOrderKind::kGrouped, .group = zero.group};
+  }
+  return comm::reduce_buffers(order, config.ranks) - 1;
+}
+
+// Of the run itself: the stage's row with what the config puts in its place.
+layout::Placements placements_of_run(const Preparation& preparation) {
+  const TrainConfig& config = preparation.config();
+  layout::Placements row =
+      preparation.plan.stages.at(static_cast<std::size_t>(config.zero.stage)).placements;
+  const auto replace = [&](const std::string& wanted, layout::Placement& placement) {
+    if (wanted == PlacementsConfig().parameters) return;
+    placement.ways = wanted == "sharded" ? config.ranks : 1;
+  };
+  replace(config.zero.placements.parameters, row.parameters);
+  replace(config.zero.placements.gradients, row.gradients);
+  replace(config.zero.placements.optimizer, row.optimizer);
+  return row;
+}
+
+std::int64_t states_of(plan::Optimizer optimizer) {
+  switch (optimizer) {
+    case plan::Optimizer::kSgd:
+      return 0;
+    case plan::Optimizer::kSgdMomentum:
+      return 1;
+    case plan::Optimizer::kAdam:
+      break;
+  }
+  return 2;
+}
+
+}  // namespace
+
+std::optional<plan::RunPeak> predicted_peak(const Preparation& preparation,
+                                            const layout::Placements& placements) {
+  const TrainConfig& config = preparation.config();
+  const plan::Plan& plan = preparation.plan;
+  if (config.model.dropout > 0 || !plan.units) return std::nullopt;
+  const plan::RunMemory run = {.placements = placements,
+                               .ranks = config.ranks,
+                               .optimizer_states = states_of(plan.request.optimizer),
+                               .accumulation = config.batch.accumulation,
+                               .reduce = plan.request.reduce,
+                               .reproducible = config.zero.reproducible,
+                               .partial_sums = partial_sums(config),
+                               .bucket_bytes = config.zero.bucket_bytes,
+                               .gathered_bytes = config.zero.gathered_bytes,
+                               .shared_units = config.zero.shared_units};
+  const plan::GptStep step = {.vocabulary = config.model.vocabulary,
+                              .positions = config.model.positions,
+                              .hidden = config.model.hidden,
+                              .layers = config.model.layers,
+                              .heads = config.model.heads,
+                              .tied = config.model.tied,
+                              .micro_batch = config.batch.micro_batch,
+                              .sequence = config.batch.sequence,
+                              .threads = std::max<std::int64_t>(1, config.threads)};
+  auto peak = plan::run_peak(*plan.units, run, step);
+  if (!peak) return std::nullopt;
+  return *peak;
+}
+
+Table peak_table(const Preparation& preparation, Bytes measured) {
+  const auto predicted = predicted_peak(preparation, placements_of_run(preparation));
+  const plan::ByteUnit unit = plan::unit_for(plan::Share(measured));
+  Table table{.key = "peak",
+              .title = fmt::format("Highest memory of rank 0, {}", unit.name),
+              .columns = {{"measured_bytes", "measured"},
+                          {"predicted_bytes", "predicted"},
+                          {"predicted_over_measured", "share of the measured"}},
+              .rows = {},
+              .notes = {}};
+  if (!predicted) {
+    table.rows.push_back({bytes_cell(plan::Share(measured), unit), {"?", {}}, {"?", {}}});
+    table.notes.emplace_back("Predicted only without dropout.");
+    return table;
+  }
+  const double share = static_cast<double>(predicted->total().value()) /
+                       static_cast<double>(std::max<std::int64_t>(1, measured.value()));
+  table.rows.push_back({bytes_cell(plan::Share(measured), unit),
+                        bytes_cell(plan::Share(predicted->total()), unit),
+                        {fmt::format("{:.2f} %", 100 * share), share}});
+  return table;
+}
+
+}  // namespace shardlight::cli
