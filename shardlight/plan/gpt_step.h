@@ -1,8 +1,7 @@
 // The memory that one micro-step of our GPT takes beside its model, operator by operator: what
 // torch 2.13's autograd allocates and releases in fp32 on the CPU from the forward over the loss to
-// the last gradient, in that order. From shapes alone; nothing in it is fitted. Only without
-// dropout. Not the engine's own memory: that is run_peak.h.
-// Pure; any thread.
+// the last gradient, in that order. From shapes alone; nothing in it is fitted. Not the engine's
+// own memory: that is run_peak.h. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +19,7 @@ struct GptStep {
   std::int64_t layers = 4;
   std::int64_t heads = 4;
   bool tied = true;
+  bool dropout = false;          // any above 0; only of more than one sequence, head and token
   std::int64_t micro_batch = 1;  // sequences
   std::int64_t sequence = 1;     // tokens each, as the model sees them
   std::int64_t threads = 1;      // that a rank computes with: each has its piece of a workspace

@@ -79,6 +79,7 @@ TEST(GptStep, ReleasesAllItTakesAndGivesEachParameterOneGradient) {
   for (const bool tied : {true, false}) {
     for (const std::int64_t micro_batch : {1, 3}) {
       GptStep step{.layers = 3, .tied = tied, .micro_batch = micro_batch, .sequence = 5};
+      step.dropout = tied && micro_batch > 1;
       const auto events = gpt_step(step);
       ASSERT_TRUE(events.has_value());
       std::map<std::size_t, Bytes> held;
@@ -103,6 +104,15 @@ TEST(GptStep, ReleasesAllItTakesAndGivesEachParameterOneGradient) {
       }
     }
   }
+}
+
+TEST(GptStep, RefusesDropoutWhereAttentionCopiesLess) {
+  GptStep step{.dropout = true, .micro_batch = 2, .sequence = 2};
+  EXPECT_TRUE(gpt_step(step).has_value());
+  step.micro_batch = 1;
+  const auto events = gpt_step(step);
+  ASSERT_FALSE(events.has_value());
+  EXPECT_NE(events.error().message().find("dropout"), std::string::npos);
 }
 
 TEST(GptStep, RefusesSizesBelowOneByName) {

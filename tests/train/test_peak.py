@@ -25,6 +25,7 @@ CONFIGS = {
     "wide and short": model(1, 8, 512, 2, 32),
     "long sequence": model(2, 2, 64, 1, 1024),
     "large vocabulary": model(1, 4, 64, 4, 64, vocabulary=20000, tied=False),
+    "dropout": model(2, 4, 64, 2, 128, dropout=0.1),
 }
 SHORT = {"data": {"held_out_sequences": 2}, "sample": {"tokens": 1}, "schedule": {"warmup": 0}}
 RUNS = [(3, 2), (0, 1), (0, 2), (3, 1)]  # stages and ranks

@@ -54,7 +54,7 @@ std::optional<plan::RunPeak> predicted_peak(const Preparation& preparation,
                                             const layout::Placements& placements) {
   const TrainConfig& config = preparation.config();
   const plan::Plan& plan = preparation.plan;
-  if (config.model.dropout > 0 || !plan.units) return std::nullopt;
+  if (!plan.units) return std::nullopt;
   const plan::RunMemory run = {.placements = placements,
                                .ranks = config.ranks,
                                .optimizer_states = states_of(plan.request.optimizer),
@@ -71,6 +71,7 @@ std::optional<plan::RunPeak> predicted_peak(const Preparation& preparation,
                               .layers = config.model.layers,
                               .heads = config.model.heads,
                               .tied = config.model.tied,
+                              .dropout = config.model.dropout > 0,
                               .micro_batch = config.batch.micro_batch,
                               .sequence = config.batch.sequence,
                               .threads = std::max<std::int64_t>(1, config.threads)};
@@ -91,7 +92,7 @@ Table peak_table(const Preparation& preparation, Bytes measured) {
               .notes = {}};
   if (!predicted) {
     table.rows.push_back({bytes_cell(plan::Share(measured), unit), {"?", {}}, {"?", {}}});
-    table.notes.emplace_back("Predicted only without dropout.");
+    table.notes.emplace_back("Not predicted for dropout with a single sequence, head or token.");
     return table;
   }
   const double share = static_cast<double>(predicted->total().value()) /

@@ -1,6 +1,6 @@
 // A training run's highest memory, from its config before it starts (plan/run_peak.h), and beside
-// what the engine's account says at its end. Nothing where the model has dropout: the account of a
-// step knows none. Needs no torch. Pure; any thread.
+// what the engine's account says at its end. Nothing where the account of a step knows
+// none: dropout with a single sequence or head. Needs no torch. Pure; any thread.
 #pragma once
 
 #include <optional>

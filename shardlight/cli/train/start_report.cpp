@@ -83,7 +83,7 @@ Table plan_table(const Preparation& preparation) {
   }
   table.notes.emplace_back(
       "Peak: by rules of thumb, as `shardlight plan` has it. Predicted peak: of rank 0, from each "
-      "operator of a step; ? with dropout.");
+      "operator of a step.");
   if (has_own_placements(zero)) {
     table.notes.emplace_back("This run has placements of its own; the stages are for comparison.");
   }
