@@ -11,7 +11,7 @@
 namespace shardlight::io {
 namespace {
 
-Failure failure(const std::string& operation, std::string detail) {
+Failure write_failure(const std::string& operation, std::string detail) {
   return Failure(
       Error::environment({.operation = operation}, std::move(detail), Unusable::kOperation));
 }
@@ -20,7 +20,7 @@ Failure failure(const std::string& operation, std::string detail) {
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return failure("writing " + path, std::strerror(errno));
+  if (descriptor < 0) return write_failure("writing " + path, std::strerror(errno));
   return OutputFile(descriptor, path);
 }
 
@@ -41,7 +41,7 @@ Status OutputFile::append(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor_, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failure("writing " + path_, std::strerror(errno));
+    if (written < 0) return write_failure("writing " + path_, std::strerror(errno));
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};
@@ -50,7 +50,7 @@ Status OutputFile::append(std::string_view text) {
 Status make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return failure("making the folder " + path, error.message());
+  if (error) return write_failure("making the folder " + path, error.message());
   return {};
 }
 
