@@ -82,8 +82,8 @@ int run(const char* path) {
       std::printf("step %d loss %.2f\n", step, loss.item<double>());
     }
   }
-  const double right = accuracy(*model, {all.images.narrow(0, training, kHeldOut),
-                                         all.labels.narrow(0, training, kHeldOut)});
+  const double right = accuracy(
+      *model, {all.images.narrow(0, training, kHeldOut), all.labels.narrow(0, training, kHeldOut)});
   if (engine.rank().value() == 0) std::printf("held out: %.1f %% right\n", 100 * right);
   return 0;
 }
