@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the engine costs over the compute floor: the same model and fused AdamW in N processes at once
-that exchange nothing.
+"""What the engine costs over the compute floor: the same model and fused AdamW in N processes that
+exchange nothing.
 
     .venv/bin/python bench/engine_overhead.py build/bench/bin/engine_rank 5
 
