@@ -54,6 +54,7 @@ class Engine::Impl {
   void seed_micro_step() const;
   Status check() const;
   Status check_step() const;
+  Result<StepReport> step_all();
   Result<NormAgreement> norm();
   Status step_unit(layout::UnitIndex unit, double scale, double clip, double lr_factor,
                    const std::vector<bool>& used);

@@ -28,6 +28,10 @@ Status Engine::Impl::check_step() const {
                       "step() after as many backward passes; there were " +
                           std::to_string(gradients_->micro_steps()));
   }
+  if (const auto held = residency_->held()) {
+    return user_error("gathered", "a scope over unit " + layout_->units[*held].name,
+                      "no scope while step() changes the parameters");
+  }
   for (const auto& parameter : parameters_) {
     if (intact(*parameter)) continue;
     return user_error("parameter " + parameter->name, "with another memory than before",
@@ -51,6 +55,13 @@ Result<NormAgreement> Engine::Impl::norm() {
 
 Result<StepReport> Engine::Impl::step() {
   SHARDLIGHT_TRY_STATUS(check_step());
+  auto report = step_all();
+  // Half a step is not undone.
+  if (!report) error_ = report.error();
+  return report;
+}
+
+Result<StepReport> Engine::Impl::step_all() {
   const at::DisableRecordFunctionGuard unrecorded;
   std::vector<bool> used = gradients_->used();
   bool unused = false;

@@ -306,9 +306,12 @@ void Residency::unhold(layout::UnitIndex unit) {
   if (!gone_) --units_[unit].pins;
 }
 
-std::span<const float> Residency::values(layout::UnitIndex unit) const {
-  return {reinterpret_cast<const float*>(units_[unit].memory),
-          static_cast<std::size_t>(layout_->units[unit].elements.value())};
+std::optional<layout::UnitIndex> Residency::held() const {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find_if(units_, [](const UnitState& unit) { return unit.pins > 0; });
+  if (found == units_.end()) return std::nullopt;
+  return static_cast<layout::UnitIndex>(found - units_.begin());
 }
 
 // Needs no room in the arena, and no other rank where the values are here.

@@ -68,8 +68,8 @@ class Residency {
   // Brings the unit and holds it here until unhold: for whole values outside of operators.
   Status hold(layout::UnitIndex unit, bool writes);
   void unhold(layout::UnitIndex unit);
-  // The whole unit's values while it is held.
-  std::span<const float> values(layout::UnitIndex unit) const;
+  // A unit that is held or in use by an operator.
+  std::optional<layout::UnitIndex> held() const;
 
   // Gives every parameter memory of its own with its values, and all other memory back; nothing is
   // managed any more. What is away and the transport cannot bring is lost; reading it says so.

@@ -46,6 +46,19 @@ class Misuse : public EachStage {
   }
 };
 
+TEST_F(Misuse, SteppingWithinAScope) {
+  each_stage([&] {
+    on_engines([](Engine& engine, const TestModel& model) {
+      engine.backward(model.loss(0, 0));
+      {
+        const auto scope = engine.gathered({model.parameters[0].second});
+        EXPECT_THAT(thrown_by([&] { engine.step(); }), HasSubstr("gathered"));
+      }
+      engine.step();
+    });
+  });
+}
+
 TEST_F(Misuse, SteppingTooEarly) {
   each_stage([&] {
     on_engines(
