@@ -18,7 +18,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr Seconds kLimit{0.2};
+constexpr Seconds kLostCallLimit{0.2};
 constexpr std::int64_t kRanks = 3;
 // The longest that a call may take: whoever waits for a rank that itself waits has its own limit.
 constexpr Seconds kGenerous{10};
@@ -62,7 +62,7 @@ std::string work(Transport& transport, std::int64_t rounds, Seconds limit) {
 
 std::string work_with(std::unique_ptr<Transport> inner, const Fault& fault) {
   Faulting faulting(std::make_unique<Checking>(std::move(inner)), fault);
-  const std::string said = work(faulting, 12, kLimit);
+  const std::string said = work(faulting, 12, kLostCallLimit);
   // The chosen rank, which thinks that all is well, may be told only by its next wait.
   return said.empty() && faulting.struck() ? "struck" : said;
 }

@@ -12,7 +12,7 @@
 namespace shardlight::io {
 namespace {
 
-std::string written(const std::string& name, const std::string& text) {
+std::string file_with(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + name;
   std::ofstream(path) << text;
   return path;
@@ -34,14 +34,14 @@ std::string text_of(std::span<const std::byte> bytes) {
 }
 
 TEST(MappedFile, HasTheBytesOfTheFile) {
-  auto first = *MappedFile::open(written("mapped", "0123456789"));
+  auto first = *MappedFile::open(file_with("mapped", "0123456789"));
   EXPECT_EQ(text_of(first.bytes()), "0123456789");
   const MappedFile second = std::move(first);
   EXPECT_EQ(text_of(second.bytes()), "0123456789");
 }
 
 TEST(MappedFile, OfNothingIsEmptyAndOfNoFileAnError) {
-  EXPECT_TRUE(MappedFile::open(written("nothing", ""))->bytes().empty());
+  EXPECT_TRUE(MappedFile::open(file_with("nothing", ""))->bytes().empty());
   const auto missing = MappedFile::open("/no/such/file");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().category(), ErrorCategory::kEnvironment);
@@ -63,7 +63,7 @@ TEST(Gzip, NamesTheFileThatIsDamaged) {
         {"empty.gz", ""},
         {"short.gz", whole.substr(0, whole.size() - 3)},
         {"damaged.gz", whole.substr(0, whole.size() - 5) + "?" + whole.substr(whole.size() - 4)}}) {
-    const std::string path = written(name, content);
+    const std::string path = file_with(name, content);
     const auto text = read_gzip(path, Bytes(9999));
     ASSERT_FALSE(text) << name;
     EXPECT_EQ(text.error().message().find("reading " + path + ": "), 0U);
@@ -77,7 +77,7 @@ TEST(Gzip, StopsAtTheMostItMayHold) {
 }
 
 TEST(OutputFile, GrowsByWhatIsAppended) {
-  const std::string path = written("grows", "old content");
+  const std::string path = file_with("grows", "old content");
   auto file = *OutputFile::create(path);
   EXPECT_TRUE(file.append("a line\n"));
   EXPECT_EQ(*read_file(path, Bytes(99)), "a line\n");  // before it is closed
