@@ -221,10 +221,6 @@ Status Gradients::reduce_late() {
   return wait_down_to(Bytes(0));
 }
 
-std::vector<comm::GradientPart> Gradients::whole_unit(layout::UnitIndex unit) const {
-  return {{.begin = Count(0), .elements = layout_->units[unit].elements, .data = nullptr}};
-}
-
 Result<std::span<float>> Gradients::slice(layout::UnitIndex unit) {
   return transport_->reduced(unit, units_[unit].round, deadline());
 }
@@ -234,7 +230,7 @@ Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
   const std::span<float> sum = units_[index].local->sum();
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, sum, deadline()));
-  if (any) count_.gathered += bytes_for_others(index, whole_unit(index));
+  if (any) count_.gathered += layout_->bytes_of_others(index);
   return any ? sum : std::span<float>();
 }
 
@@ -245,7 +241,7 @@ Result<at::Tensor> Gradients::whole(layout::UnitIndex index) {
                                 static_cast<std::size_t>(whole.numel()));
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, target, deadline()));
-  if (any) count_.gathered += bytes_for_others(index, whole_unit(index));
+  if (any) count_.gathered += layout_->bytes_of_others(index);
   return whole;
 }
 

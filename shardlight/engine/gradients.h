@@ -87,7 +87,6 @@ class Gradients {
   std::vector<comm::GradientPart> pending_parts(layout::UnitIndex unit,
                                                 const std::vector<at::Tensor>& tensors) const;
   Bytes bytes_for_others(layout::UnitIndex unit, std::span<const comm::GradientPart> parts) const;
-  std::vector<comm::GradientPart> whole_unit(layout::UnitIndex unit) const;
   void drop(std::vector<at::Tensor>& tensors);
   void keep(at::Tensor& place, at::Tensor gradient);
   comm::Deadline deadline() const { return comm::Deadline(deadline_); }

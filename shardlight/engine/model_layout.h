@@ -22,6 +22,11 @@ struct ModelLayout {
   plan::ReduceSetting reduce = plan::ReduceSetting::kEveryMicroStep;
   comm::ReduceOrder order;
 
+  // Of the unit, what other ranks own: what a gather of it moves.
+  Bytes bytes_of_others(layout::UnitIndex unit) const {
+    const Count own = exchanged.slice(unit, rank).size();
+    return units[unit].bytes() - layout::bytes_per_element(units[unit].dtype) * own.value();
+  }
   // Gradients are kept in memory of the rank's own until they are reduced; else each is reduced
   // from where backward left it.
   bool keeps_local_gradients() const {

@@ -160,7 +160,7 @@ void Residency::end_last_use(layout::UnitIndex next) {
   if (before.pins == 0 && !before.edited) send_away(*last_used_);
 }
 
-void Residency::unpin(ManagedParameter& parameter, bool /*wrote*/) {
+void Residency::unpin(ManagedParameter& parameter) {
   const std::scoped_lock lock(mutex_);
   --units_[parameter.unit].pins;
 }
@@ -213,10 +213,7 @@ Status Residency::gather(layout::UnitIndex unit, const char* for_what) {
 
 void Residency::count_gather(layout::UnitIndex unit) {
   ++count_.gathers;
-  if (shared_units_) return;
-  const Count own = layout_->exchanged.slice(unit, layout_->rank).size();
-  count_.wire_bytes +=
-      layout_->units[unit].bytes() - Bytes(own.value() * static_cast<std::int64_t>(sizeof(float)));
+  if (!shared_units_) count_.wire_bytes += layout_->bytes_of_others(unit);
 }
 
 Status Residency::find_memory(layout::UnitIndex unit, const char* for_what) {

@@ -43,7 +43,7 @@ class Residency {
   // An operator is about to use the parameter: its unit stays here until unpin. False if that
   // failed; the reason is kept in error() and in what the storage says when it is read.
   bool pin(ManagedParameter& parameter, bool writes, const char* operator_name);
-  void unpin(ManagedParameter& parameter, bool wrote);
+  void unpin(ManagedParameter& parameter);
 
   // The first thing that went wrong in an operator; it stays.
   std::optional<Error> error() const;

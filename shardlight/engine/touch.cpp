@@ -49,12 +49,7 @@ const OperatorTraits& cached_traits(const at::RecordFunction& function) {
 
 // What an operator uses, until it ends.
 struct Uses : at::ObserverContext {
-  struct Use {
-    ManagedParameter* parameter;
-    bool writes;
-  };
-
-  c10::SmallVector<Use, 4> uses;
+  c10::SmallVector<ManagedParameter*, 4> parameters;
 
   Uses() = default;
   Uses(const Uses&) = delete;
@@ -62,7 +57,7 @@ struct Uses : at::ObserverContext {
   Uses& operator=(const Uses&) = delete;
   Uses& operator=(Uses&&) = delete;
   ~Uses() override {
-    for (const auto& use : uses) use.parameter->residency->unpin(*use.parameter, use.writes);
+    for (ManagedParameter* parameter : parameters) parameter->residency->unpin(*parameter);
   }
 };
 
@@ -99,7 +94,7 @@ class OperatorInputs {
     const bool writes = argument < traits.writes.size() && traits.writes[argument];
     if (!uses_) uses_ = std::make_unique<Uses>();
     if (parameter->residency->pin(*parameter, writes, function_->name())) {
-      uses_->uses.push_back({.parameter = parameter, .writes = writes});
+      uses_->parameters.push_back(parameter);
     }
   }
 
