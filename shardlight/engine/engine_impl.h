@@ -56,7 +56,7 @@ class Engine::Impl {
   Status check_step() const;
   Result<StepReport> step_all();
   Result<NormAgreement> norm();
-  Status step_unit(layout::UnitIndex unit, double scale, double clip, double lr_factor,
+  Status step_unit(layout::UnitIndex unit, const StepFactors& factors,
                    const std::vector<bool>& used);
   std::optional<Bytes> ledger(memory::Tag tag) const;
   double mean_factor() const;

@@ -1,5 +1,4 @@
 // The step: from reduced gradients to published parameters. One path for every placement.
-#include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -8,14 +7,6 @@
 #include "shardlight/engine/engine_impl.h"
 
 namespace shardlight::engine {
-namespace {
-
-void multiply(std::span<float> values, double factor) {
-  if (factor == 1 || values.empty()) return;
-  at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat).mul_(factor);
-}
-
-}  // namespace
 
 double Engine::Impl::mean_factor() const {
   return 1.0 / (static_cast<double>(layout_->world) * static_cast<double>(options_.accumulation));
@@ -83,11 +74,11 @@ Result<StepReport> Engine::Impl::step_all() {
                     .lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_ - 1) : 1,
                     .gradient_norm = agreed.norm,
                     .skipped = !agreed.finite};
-  double clip = 1;
+  StepFactors factors{.mean = mean_factor(), .lr = report.lr_factor};
   // As torch.nn.utils.clip_grad_norm_ has it.
-  if (options_.clip_norm) clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
+  if (options_.clip_norm) factors.clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
   for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
-    SHARDLIGHT_TRY_STATUS(step_unit(unit, mean_factor(), clip, report.lr_factor, used));
+    SHARDLIGHT_TRY_STATUS(step_unit(unit, factors, used));
   }
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());
   residency_->look_ahead();
@@ -95,16 +86,14 @@ Result<StepReport> Engine::Impl::step_all() {
   return report;
 }
 
-Status Engine::Impl::step_unit(layout::UnitIndex unit, double scale, double clip, double lr_factor,
+Status Engine::Impl::step_unit(layout::UnitIndex unit, const StepFactors& factors,
                                const std::vector<bool>& used) {
   const auto& members = layout_->units[unit].parameters;
   const bool any = std::ranges::any_of(
       members, [&](const layout::PlacedParameter& member) { return used[member.parameter]; });
   if (!layout_->units[unit].trainable || !any) return {};
   SHARDLIGHT_TRY(const auto gradients, gradients_->stepped(unit));
-  multiply(gradients, scale);
-  multiply(gradients, clip);
-  states_->step(unit, residency_->stepped(unit), gradients, lr_factor, used);
+  states_->step(unit, residency_->stepped(unit), gradients, factors, used);
   return residency_->stepped_done(unit);
 }
 

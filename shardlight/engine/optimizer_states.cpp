@@ -4,12 +4,14 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace shardlight::engine {
 namespace {
@@ -34,6 +36,23 @@ bool matches(const ParameterGroup& group, const layout::Parameter& parameter) {
       return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
     });
   });
+}
+
+// The mean, then the clip, each rounded, as two passes over a whole gradient would.
+void multiply(std::span<float> values, double mean, double clip) {
+  if (mean == 1 && clip == 1) return;
+  const auto first = static_cast<float>(mean);
+  const auto second = static_cast<float>(clip);
+  for (float& value : values) value = value * first * second;
+}
+
+// The kernels divide on their way, which costs no pass of its own and has the same bits where the
+// factor is a power of two.
+std::optional<at::Tensor> divisor_of(const StepFactors& factors) {
+  int exponent = 0;
+  const bool power_of_two = std::frexp(factors.mean, &exponent) == 0.5;
+  if (!power_of_two || factors.mean == 1 || factors.clip != 1) return std::nullopt;
+  return at::full({}, 1 / factors.mean, at::kFloat);
 }
 
 at::Tensor view_of(const float* data, std::int64_t elements) {
@@ -113,10 +132,12 @@ Status OptimizerStates::settle_groups(const std::vector<ParameterGroup>& groups)
 }
 
 void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
-                           std::span<float> gradients, double lr_factor,
+                           std::span<float> gradients, const StepFactors& factors,
                            const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
+  const auto divisor = divisor_of(factors);
+  if (!divisor) multiply(gradients, factors.mean, factors.clip);
   std::vector<Batch> batches;
   for (Segment& segment : units_[index].segments) {
     if (!used[segment.parameter]) continue;
@@ -125,7 +146,7 @@ void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
       segment.gradient = view_of(gradients.data() + segment.offset, segment.elements);
     }
     StepSettings settings = settings_[segment.parameter];
-    settings.lr *= lr_factor;
+    settings.lr *= factors.lr;
     const bool first = steps_[segment.parameter] == 0;
     auto batch = std::ranges::find_if(batches, [&](const Batch& other) {
       return other.settings == settings && other.first == first;
@@ -141,26 +162,26 @@ void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
     batch->steps.push_back(segment.step);
     for (std::size_t i = 0; i < states(); ++i) batch->states[i].push_back(segment.states[i]);
   }
-  for (const Batch& batch : batches) run(batch);
+  for (const Batch& batch : batches) run(batch, divisor);
   for (const layout::PlacedParameter& placed : layout_->units[index].parameters) {
     if (used[placed.parameter]) ++steps_[placed.parameter];
   }
 }
 
-void OptimizerStates::run(const Batch& batch) const {
+void OptimizerStates::run(const Batch& batch, const std::optional<at::Tensor>& divisor) const {
   const auto& [lr, weight_decay] = batch.settings;
   if (const auto* x = std::get_if<AdamW>(&optimizer_)) {
     at::_fused_adamw_(batch.values, batch.gradients, batch.states[0], batch.states[1], {},
                       batch.steps, lr, x->beta1, x->beta2, weight_decay, x->epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false);
+                      /*amsgrad=*/false, /*maximize=*/false, divisor);
   } else if (const auto* y = std::get_if<Adam>(&optimizer_)) {
     at::_fused_adam_(batch.values, batch.gradients, batch.states[0], batch.states[1], {},
                      batch.steps, lr, y->beta1, y->beta2, weight_decay, y->epsilon,
-                     /*amsgrad=*/false, /*maximize=*/false);
+                     /*amsgrad=*/false, /*maximize=*/false, divisor);
   } else if (const auto* z = std::get_if<SGD>(&optimizer_)) {
     const auto momentum = batch.states.empty() ? std::vector<at::Tensor>{} : batch.states[0];
     at::_fused_sgd_(batch.values, batch.gradients, momentum, weight_decay, z->momentum, lr,
-                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, batch.first);
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, batch.first, divisor);
   }
 }
 

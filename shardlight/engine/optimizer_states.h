@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct StepSettings {
   bool operator==(const StepSettings&) const = default;
 };
 
+// What a step multiplies by: raw sums of gradients by mean and, what comes of that, by clip; every
+// lr by lr.
+struct StepFactors {
+  double mean = 1;
+  double clip = 1;
+  double lr = 1;
+};
+
 class OptimizerStates {
  public:
   // The layout outlives it. Errors: no memory; a group's pattern that no parameter has (user).
@@ -29,11 +38,11 @@ class OptimizerStates {
                                         const std::vector<ParameterGroup>& groups,
                                         memory::Account& account);
 
-  // Steps the rank's range of a unit: `parameters` and `gradients` are that range, `lr_factor`
-  // scales every lr, and parameters that are not `used` (by table index) are left as they are, with
+  // Steps the rank's range of a unit: `parameters` and `gradients`, raw sums that it may overwrite,
+  // are that range; parameters that are not `used` (by table index) are left as they are, with
   // their states and step counts. The spans may not move from one step to the next.
   void step(layout::UnitIndex unit, std::span<float> parameters, std::span<float> gradients,
-            double lr_factor, const std::vector<bool>& used);
+            const StepFactors& factors, const std::vector<bool>& used);
 
   // How many states the optimizer has an element, and one of them for the rank's range of a unit.
   std::size_t states() const { return state_names_.size(); }
@@ -58,7 +67,7 @@ class OptimizerStates {
 
   OptimizerStates(const ModelLayout& layout, const Optimizer& optimizer);
   Status settle_groups(const std::vector<ParameterGroup>& groups);
-  void run(const Batch& batch) const;
+  void run(const Batch& batch, const std::optional<at::Tensor>& divisor) const;
 
   const ModelLayout* layout_;
   Optimizer optimizer_;
