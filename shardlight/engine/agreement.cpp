@@ -4,28 +4,35 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string_view>
 
 namespace shardlight::engine {
 
-Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
-  std::array<double, 3> flags = {mine.late ? 1.0 : 0.0, mine.unused ? 1.0 : 0.0,
-                                 mine.edited ? 1.0 : 0.0};
-  SHARDLIGHT_TRY_STATUS(transport.all_reduce(flags, comm::Combine::kMax, deadline));
-  return StepFlags{.late = flags[0] > 0, .unused = flags[1] > 0, .edited = flags[2] > 0};
-}
-
-Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::Deadline deadline) {
+Status agree_on_any(comm::Transport& transport, std::vector<bool>& flags, comm::Deadline deadline) {
   constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce;
-  for (std::size_t begin = 0; begin < used.size(); begin += kAtOnce) {
-    const std::size_t size = std::min(kAtOnce, used.size() - begin);
+  for (std::size_t begin = 0; begin < flags.size(); begin += kAtOnce) {
+    const std::size_t size = std::min(kAtOnce, flags.size() - begin);
     std::array<double, kAtOnce> values = {};
-    for (std::size_t i = 0; i < size; ++i) values.at(i) = used[begin + i] ? 1 : 0;
+    for (std::size_t i = 0; i < size; ++i) values.at(i) = flags[begin + i] ? 1 : 0;
     SHARDLIGHT_TRY_STATUS(
         transport.all_reduce(std::span(values).first(size), comm::Combine::kMax, deadline));
-    for (std::size_t i = 0; i < size; ++i) used[begin + i] = values.at(i) > 0;
+    for (std::size_t i = 0; i < size; ++i) flags[begin + i] = values.at(i) > 0;
   }
   return {};
+}
+
+Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
+                            comm::Deadline deadline) {
+  std::vector<bool> flags = {mine.late, mine.unused};
+  SHARDLIGHT_TRY_STATUS(agree_on_any(transport, flags, deadline));
+  return BackwardFlags{.late = flags[0], .unused = flags[1]};
+}
+
+Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
+  std::vector<bool> flags = {mine.parameters_edited, mine.gradients_edited};
+  SHARDLIGHT_TRY_STATUS(agree_on_any(transport, flags, deadline));
+  return StepFlags{.parameters_edited = flags[0], .gradients_edited = flags[1]};
 }
 
 // A hash in two halves that doubles hold exactly; equal on all ranks where the highest is the

@@ -13,17 +13,23 @@
 
 namespace shardlight::engine {
 
-struct StepFlags {
+// Makes each flag that of any rank. No rank leaves before every rank has come, if there is a flag.
+Status agree_on_any(comm::Transport& transport, std::vector<bool>& flags, comm::Deadline deadline);
+
+// What a rank's last backward of a step left to be done.
+struct BackwardFlags {
   bool late = false;    // gradients came after their unit was reduced
   bool unused = false;  // a trainable parameter had no gradient
-  bool edited = false;  // a parameter was changed outside of the optimizer
 };
+Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
+                            comm::Deadline deadline);
 
-// Any rank's flags. No rank leaves before every rank has come: also the barrier at a step's entry.
+// What was changed outside of the optimizer. Also the barrier at a step's entry.
+struct StepFlags {
+  bool parameters_edited = false;
+  bool gradients_edited = false;
+};
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline);
-
-// By parameter, whether any rank used it.
-Status agree_on_used(comm::Transport& transport, std::vector<bool>& used, comm::Deadline deadline);
 
 // Whether all ranks have the same bytes in each span; the first that differs, or none.
 Result<std::optional<std::size_t>> first_difference(

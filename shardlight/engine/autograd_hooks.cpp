@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace shardlight::engine {
 namespace {
@@ -21,6 +22,36 @@ class GradientHook final : public torch::autograd::PostAccumulateGradHook {
   std::function<void()> hook_;
 };
 
+constexpr int kNone = -1;
+
+struct Listener {
+  std::function<void()> ended, failed;
+};
+
+// The outermost backward of a thread. Torch numbers backwards one by one and tells of their ends
+// only to who asks within them.
+struct Outermost {
+  int seen = kNone;   // the backward of the operator before
+  int outer = kNone;  // the one whose end was asked for
+  std::vector<Listener> listeners;
+};
+
+Outermost& of_thread() {
+  thread_local Outermost outermost;
+  return outermost;
+}
+
+void end_outer() {
+  Outermost& mine = of_thread();
+  mine.outer = kNone;
+  for (const Listener& listener : std::exchange(mine.listeners, {})) listener.ended();
+}
+
+void ask_for_end(Outermost& mine, int backward) {
+  mine.outer = backward;
+  torch::autograd::Engine::get_default_engine().queue_callback(end_outer);
+}
+
 }  // namespace
 
 void on_gradient(const at::Tensor& parameter, std::function<void()> hook) {
@@ -31,8 +62,30 @@ void on_gradient(const at::Tensor& parameter, std::function<void()> hook) {
 
 bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
 
-void at_end_of_backward(std::function<void()> function) {
-  torch::autograd::Engine::get_default_engine().queue_callback(std::move(function));
+void see_operator() {
+  const int backward = torch::autograd::get_current_graph_task_id();
+  Outermost& mine = of_thread();
+  if (backward == mine.seen) return;
+  mine.seen = backward;
+  if (backward == kNone) {
+    // Outside of all of them: one that has not ended never will.
+    if (mine.outer != kNone) fail_backward();
+  } else if (mine.outer == kNone) {
+    ask_for_end(mine, backward);
+  }
+}
+
+void at_end_of_backward(std::function<void()> ended, std::function<void()> failed) {
+  Outermost& mine = of_thread();
+  // It had no operator that was seen.
+  if (mine.outer == kNone) ask_for_end(mine, torch::autograd::get_current_graph_task_id());
+  mine.listeners.push_back({.ended = std::move(ended), .failed = std::move(failed)});
+}
+
+void fail_backward() {
+  Outermost& mine = of_thread();
+  mine.outer = kNone;
+  for (const Listener& listener : std::exchange(mine.listeners, {})) listener.failed();
 }
 
 }  // namespace shardlight::engine

@@ -79,8 +79,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // loss.backward(), and raises what went wrong on the way. `loss` is a scalar; gradients are
-  // averaged over ranks and micro-steps by the engine.
+  // loss.backward(), and raises what went wrong on the way. `loss` is a scalar. After the last
+  // micro-step each parameter's .grad is the mean over ranks and micro-steps, brought when it is
+  // read; what is changed in it, on all ranks alike, is what step() uses.
   void backward(const at::Tensor& loss);
   // After as many backward passes as `accumulation` says.
   StepReport step();

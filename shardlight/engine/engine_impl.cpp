@@ -39,6 +39,8 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
                                                *account_, *meter_));
   SHARDLIGHT_TRY(gradients_,
                  Gradients::create(*layout_, options_, parameters_, *transport_, *account_));
+  views_.emplace(*layout_, options_, parameters_, *gradients_, *transport_, *account_,
+                 mean_factor());
   SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, *account_));
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
@@ -77,11 +79,13 @@ Status Engine::Impl::close() {
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
   traffic_at_close_ = traffic();
   closed_ = true;
+  open_.reset();
   touch_.reset();
   meter_.reset();
   auto whole = residency_->let_go();
   // Others may still read this rank's shards.
   if (whole) whole = transport_->barrier(deadline());
+  views_.reset();
   gradients_.reset();
   states_.reset();
   account_transport(-1);
@@ -92,13 +96,19 @@ Status Engine::Impl::check() const {
   if (closed_) return user_error("engine", "closed", "an engine that is open");
   if (error_) return Failure(*error_);
   if (auto error = residency_->error()) return Failure(*error);
+  if (auto error = views_->error()) return Failure(*error);
   return {};
 }
 
-void Engine::Impl::arrive(const ManagedParameter& parameter) {
+void Engine::Impl::arrive(const ManagedTensor& parameter) {
   if (!in_backward_) {
     in_backward_ = true;
-    at_end_of_backward([this] { backward_ended(); });
+    const auto if_open = [this](void (Impl::*what)()) {
+      return [this, what, open = std::weak_ptr<char>(open_)] {
+        if (open.lock()) (this->*what)();
+      };
+    };
+    at_end_of_backward(if_open(&Impl::backward_ended), if_open(&Impl::backward_failed));
   }
   if (auto taken = gradients_->arrive(parameter); !taken) {
     error_ = taken.error();
@@ -110,11 +120,23 @@ void Engine::Impl::backward_ended() {
   in_backward_ = false;
   ++backwards_;
   residency_->end_micro_step();
-  if (auto ended = gradients_->end_backward(); !ended) {
+  Status ended = gradients_->end_backward();
+  const bool complete = gradients_->micro_steps() == options_.accumulation;
+  if (ended && complete) ended = gradients_->complete();
+  if (!ended) {
     error_ = ended.error();
     throw std::move(ended).error();
   }
+  if (complete) views_->show(gradients_->used());
   seed_micro_step();
+}
+
+// Some of its gradients may be in the sums already.
+void Engine::Impl::backward_failed() {
+  in_backward_ = false;
+  if (error_) return;
+  error_ = Error::user("backward", "failed on the way, after gradients had been added",
+                       "a new engine after a backward that failed");
 }
 
 void Engine::Impl::backward(const at::Tensor& loss) {
@@ -126,8 +148,12 @@ void Engine::Impl::backward(const at::Tensor& loss) {
     if (backwards_ == before) backward_ended();
   } catch (const c10::Error&) {
     // A storage of ours threw: the reason is better than what torch makes of it.
-    in_backward_ = false;
-    if (auto fine = check(); !fine) throw std::move(fine).error();
+    auto fine = check();
+    fail_backward();
+    if (!fine) throw std::move(fine).error();
+    throw;
+  } catch (...) {
+    fail_backward();
     throw;
   }
 }
@@ -144,10 +170,10 @@ void Engine::Impl::seed_micro_step() const {
   generator.set_current_seed(random.bits(static_cast<std::uint64_t>(micro_batch)));
 }
 
-Result<ManagedParameter> Engine::Impl::find(const at::Tensor& tensor) const {
+Result<ManagedTensor> Engine::Impl::find(const at::Tensor& tensor) const {
   SHARDLIGHT_TRY_STATUS(check());
-  const ManagedParameter* parameter = tensor.defined() ? managed_parameter(tensor) : nullptr;
-  if (parameter == nullptr || parameter->residency != residency_.get()) {
+  const ManagedTensor* parameter = tensor.defined() ? managed_tensor(tensor) : nullptr;
+  if (parameter == nullptr || parameter->keeper != residency_.get()) {
     return user_error("tensor", tensor.defined() ? tensor.toString() : "undefined",
                       "a parameter of this engine's model");
   }

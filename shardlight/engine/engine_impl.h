@@ -11,6 +11,7 @@
 
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/engine.h"
+#include "shardlight/engine/gradient_views.h"
 #include "shardlight/engine/gradients.h"
 #include "shardlight/engine/optimizer_states.h"
 #include "shardlight/engine/residency.h"
@@ -34,9 +35,9 @@ class Engine::Impl {
   Status close();
 
   // The parameter that a tensor is, or a user error.
-  Result<ManagedParameter> find(const at::Tensor& tensor) const;
-  Result<at::Tensor> gradient(const ManagedParameter& parameter);
-  Result<at::Tensor> optimizer_state(const ManagedParameter& parameter, const std::string& name);
+  Result<ManagedTensor> find(const at::Tensor& tensor) const;
+  Result<at::Tensor> gradient(const ManagedTensor& parameter);
+  Result<at::Tensor> optimizer_state(const ManagedTensor& parameter, const std::string& name);
 
   MemoryReport memory() const;
   TrafficReport traffic() const;
@@ -49,31 +50,33 @@ class Engine::Impl {
   Status start(const NamedTensors& parameters, const Optimizer& optimizer);
   Status take_buffers(const NamedTensors& buffers);
   void account_transport(int sign);
-  void arrive(const ManagedParameter& parameter);
+  void arrive(const ManagedTensor& parameter);
   void backward_ended();
+  void backward_failed();
   void seed_micro_step() const;
   Status check() const;
   Status check_step() const;
   Result<StepReport> step_all();
-  Result<NormAgreement> norm();
-  Status step_unit(layout::UnitIndex unit, const StepFactors& factors,
-                   const std::vector<bool>& used);
+  Result<NormAgreement> norm(bool some_are_means);
+  Status step_unit(layout::UnitIndex unit, StepFactors factors, const std::vector<bool>& used);
   std::optional<Bytes> ledger(memory::Tag tag) const;
   double mean_factor() const;
   comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }
 
   Options options_;
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
-  ManagedParameters parameters_;
+  ManagedTensors parameters_;
   std::optional<ModelLayout> layout_;
   std::unique_ptr<comm::Timing> transport_;
   std::shared_ptr<Residency> residency_;
   std::optional<Gradients> gradients_;
+  std::optional<GradientViews> views_;
   std::optional<OptimizerStates> states_;
   std::optional<TorchMeter> meter_;
   std::optional<Touch> touch_;
   std::optional<Error> error_;  // the first one; nothing works after it
   bool in_backward_ = false;
+  std::shared_ptr<char> open_ = std::make_shared<char>();  // until it is closed
   bool closed_ = false;
   TrafficReport traffic_at_close_;
   std::int64_t backwards_ = 0;

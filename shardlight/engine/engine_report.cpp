@@ -100,7 +100,7 @@ TrafficReport Engine::Impl::traffic() const {
           .gathered_peak = gathers.peak};
 }
 
-Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedParameter& parameter,
+Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
                                                  const std::string& name) {
   const auto& names = states_->state_names();
   const auto found = std::ranges::find(names, name);

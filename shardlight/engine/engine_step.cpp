@@ -2,6 +2,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/engine_impl.h"
@@ -31,16 +32,23 @@ Status Engine::Impl::check_step() const {
   return {};
 }
 
-Result<NormAgreement> Engine::Impl::norm() {
+// Of the mean gradient: most units hold raw sums, those that the user changed hold means.
+Result<NormAgreement> Engine::Impl::norm(bool some_are_means) {
   ExactSum squares;
+  ExactSum squares_of_means;
   bool finite = true;
   for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
     if (!layout_->units[unit].trainable) continue;
     SHARDLIGHT_TRY(const auto slice, gradients_->slice(unit));
-    finite = squares.add_squares(slice) && finite;
+    ExactSum& sum = gradients_->is_mean(unit) ? squares_of_means : squares;
+    finite = sum.add_squares(slice) && finite;
   }
   SHARDLIGHT_TRY(auto agreed, agree_on_norm(*transport_, squares, finite, deadline()));
   agreed.norm *= mean_factor();
+  if (!some_are_means) return agreed;
+  SHARDLIGHT_TRY(const auto means,
+                 agree_on_norm(*transport_, squares_of_means, finite, deadline()));
+  agreed.norm = std::hypot(agreed.norm, means.norm);
   return agreed;
 }
 
@@ -54,21 +62,17 @@ Result<StepReport> Engine::Impl::step() {
 
 Result<StepReport> Engine::Impl::step_all() {
   const at::DisableRecordFunctionGuard unrecorded;
-  std::vector<bool> used = gradients_->used();
-  bool unused = false;
-  for (const auto& parameter : parameters_) {
-    unused = unused || (parameter->tensor.requires_grad() && !used[parameter->index]);
-  }
+  const std::vector<bool>& used = gradients_->used();
+  SHARDLIGHT_TRY(const bool gradients_edited, views_->take_edits(used));
+  const StepFlags mine = {.parameters_edited = residency_->edited(),
+                          .gradients_edited = gradients_edited};
+  SHARDLIGHT_TRY_STATUS(residency_->settle_gathers());
   // No rank changes what others may still read: all have ended forward and backward when this
   // returns.
-  const StepFlags mine = {
-      .late = gradients_->late(), .unused = unused, .edited = residency_->edited()};
-  SHARDLIGHT_TRY_STATUS(residency_->settle_gathers());
   SHARDLIGHT_TRY(const StepFlags flags, agree(*transport_, mine, deadline()));
-  if (flags.edited) SHARDLIGHT_TRY_STATUS(residency_->settle_edits());
-  if (flags.late) SHARDLIGHT_TRY_STATUS(gradients_->reduce_late());
-  if (flags.unused) SHARDLIGHT_TRY_STATUS(agree_on_used(*transport_, used, deadline()));
-  SHARDLIGHT_TRY(const NormAgreement agreed, norm());
+  if (flags.parameters_edited) SHARDLIGHT_TRY_STATUS(residency_->settle_edits());
+  if (flags.gradients_edited) SHARDLIGHT_TRY_STATUS(views_->settle_edits());
+  SHARDLIGHT_TRY(const NormAgreement agreed, norm(flags.gradients_edited));
 
   StepReport report{.step = ++steps_,
                     .lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_ - 1) : 1,
@@ -80,36 +84,30 @@ Result<StepReport> Engine::Impl::step_all() {
   for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
     SHARDLIGHT_TRY_STATUS(step_unit(unit, factors, used));
   }
+  views_->end_step();
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());
   residency_->look_ahead();
   seed_micro_step();
   return report;
 }
 
-Status Engine::Impl::step_unit(layout::UnitIndex unit, const StepFactors& factors,
+Status Engine::Impl::step_unit(layout::UnitIndex unit, StepFactors factors,
                                const std::vector<bool>& used) {
   const auto& members = layout_->units[unit].parameters;
   const bool any = std::ranges::any_of(
       members, [&](const layout::PlacedParameter& member) { return used[member.parameter]; });
   if (!layout_->units[unit].trainable || !any) return {};
   SHARDLIGHT_TRY(const auto gradients, gradients_->stepped(unit));
+  if (gradients_->is_mean(unit)) factors.mean = 1;
   states_->step(unit, residency_->stepped(unit), gradients, factors, used);
   return residency_->stepped_done(unit);
 }
 
-Result<at::Tensor> Engine::Impl::gradient(const ManagedParameter& parameter) {
+Result<at::Tensor> Engine::Impl::gradient(const ManagedTensor& parameter) {
   if (!parameter.tensor.requires_grad()) {
     return user_error("parameter " + parameter.name, "frozen", "one that requires a gradient");
   }
-  if (gradients_->micro_steps() != options_.accumulation) {
-    return user_error("gradient of " + parameter.name, "not complete",
-                      "read between the last backward and step()");
-  }
-  const at::DisableRecordFunctionGuard unrecorded;
-  SHARDLIGHT_TRY(const at::Tensor whole, gradients_->whole(parameter.unit));
-  return whole.narrow(0, parameter.offset, parameter.elements())
-      .mul(mean_factor())
-      .view(parameter.tensor.sizes());
+  return views_->read(parameter);
 }
 
 }  // namespace shardlight::engine

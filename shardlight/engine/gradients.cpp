@@ -1,18 +1,18 @@
 #include "shardlight/engine/gradients.h"
 
-#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "shardlight/engine/agreement.h"
 #include "shardlight/engine/torch_meter.h"
 
 namespace shardlight::engine {
 
 Gradients::Gradients(const ModelLayout& layout, const Options& options,
-                     const ManagedParameters& parameters, comm::Transport& transport,
+                     const ManagedTensors& parameters, comm::Transport& transport,
                      memory::Account& account)
     : layout_(&layout),
       transport_(&transport),
@@ -27,7 +27,7 @@ Gradients::Gradients(const ModelLayout& layout, const Options& options,
 }
 
 Result<Gradients> Gradients::create(const ModelLayout& layout, const Options& options,
-                                    const ManagedParameters& parameters, comm::Transport& transport,
+                                    const ManagedTensors& parameters, comm::Transport& transport,
                                     memory::Account& account) {
   Gradients gradients(layout, options, parameters, transport, account);
   const auto first =
@@ -81,7 +81,7 @@ void Gradients::drop(std::vector<at::Tensor>& tensors) {
   }
 }
 
-Status Gradients::arrive(const ManagedParameter& parameter) {
+Status Gradients::arrive(const ManagedTensor& parameter) {
   at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
   if (!gradient.defined()) return {};
   if (gradient.layout() != at::kStrided || gradient.scalar_type() != at::kFloat) {
@@ -203,6 +203,21 @@ Status Gradients::end_backward() {
   return {};
 }
 
+Status Gradients::complete() {
+  const at::DisableRecordFunctionGuard unrecorded;
+  BackwardFlags mine{.late = late()};
+  for (const layout::Unit& unit : layout_->units) {
+    if (!unit.trainable) continue;
+    mine.unused = mine.unused || !std::ranges::all_of(unit.parameters, [&](const auto& member) {
+                    return used_[member.parameter];
+                  });
+  }
+  SHARDLIGHT_TRY(const BackwardFlags flags, agree(*transport_, mine, deadline()));
+  if (flags.late) SHARDLIGHT_TRY_STATUS(reduce_late());
+  if (flags.unused) SHARDLIGHT_TRY_STATUS(agree_on_any(*transport_, used_, deadline()));
+  return {};
+}
+
 bool Gradients::late() const {
   return std::ranges::any_of(units_, [](const UnitGradients& unit) {
     return std::ranges::any_of(unit.late, [](const auto& tensor) { return tensor.defined(); });
@@ -227,22 +242,36 @@ Result<std::span<float>> Gradients::slice(layout::UnitIndex unit) {
 
 Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
   if (layout_->placements.optimizer.sharded()) return slice(index);
-  const std::span<float> sum = units_[index].local->sum();
-  SHARDLIGHT_TRY(const bool any,
-                 transport_->gather_reduced(index, units_[index].round, sum, deadline()));
-  if (any) count_.gathered += layout_->bytes_of_others(index);
+  const std::span<float> sum = own_sum(index);
+  if (units_[index].is_mean) return sum;
+  SHARDLIGHT_TRY(const bool any, gather(index, sum));
   return any ? sum : std::span<float>();
 }
 
-Result<at::Tensor> Gradients::whole(layout::UnitIndex index) {
-  const at::DisableRecordFunctionGuard unrecorded;
-  at::Tensor whole = at::zeros({layout_->units[index].elements.value()}, at::kFloat);
-  const std::span<float> target(whole.mutable_data_ptr<float>(),
-                                static_cast<std::size_t>(whole.numel()));
+Result<bool> Gradients::gather(layout::UnitIndex index, std::span<float> target) {
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, target, deadline()));
   if (any) count_.gathered += layout_->bytes_of_others(index);
-  return whole;
+  return any;
+}
+
+Status Gradients::read(layout::UnitIndex index, std::span<float> target) {
+  SHARDLIGHT_TRY(const bool any, gather(index, target));
+  if (!any) std::ranges::fill(target, 0.0F);
+  return {};
+}
+
+std::span<float> Gradients::own_sum(layout::UnitIndex index) {
+  auto& local = units_[index].local;
+  return local && !layout_->placements.gradients.sharded() ? local->sum() : std::span<float>();
+}
+
+Status Gradients::replace_by_mean(layout::UnitIndex index, std::span<const float> mean) {
+  SHARDLIGHT_TRY(const auto own, slice(index));
+  const Count begin = layout_->exchanged.slice(index, layout_->rank).begin;
+  std::ranges::copy(mean.subspan(static_cast<std::size_t>(begin.value()), own.size()), own.begin());
+  units_[index].is_mean = true;
+  return {};
 }
 
 Status Gradients::end_step() {
@@ -251,6 +280,7 @@ Status Gradients::end_step() {
     UnitGradients& unit = units_[index];
     if (unit.local) unit.local->clear();
     unit.fresh = true;
+    unit.is_mean = false;
     SHARDLIGHT_TRY_STATUS(transport_->release(index, unit.round));
   }
   used_.assign(used_.size(), false);

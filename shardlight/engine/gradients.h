@@ -17,7 +17,7 @@
 #include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
 #include "shardlight/engine/local_gradients.h"
-#include "shardlight/engine/managed_parameter.h"
+#include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/model_layout.h"
 
 namespace shardlight::engine {
@@ -26,29 +26,35 @@ class Gradients {
  public:
   // All outlive it. Errors: no memory.
   static Result<Gradients> create(const ModelLayout& layout, const Options& options,
-                                  const ManagedParameters& parameters, comm::Transport& transport,
+                                  const ManagedTensors& parameters, comm::Transport& transport,
                                   memory::Account& account);
 
   // Takes the parameter's .grad. Errors: of the transport; a sparse gradient (user).
-  Status arrive(const ManagedParameter& parameter);
+  Status arrive(const ManagedTensor& parameter);
   // The backward of a micro-step has ended on this rank.
   Status end_backward();
   std::int64_t micro_steps() const { return micro_step_; }
 
+  // After the last one, all ranks together: reduces what came after its unit was reduced, and
+  // makes used() what any rank used.
+  Status complete();
   // By parameter, whether this rank had a gradient of it in this step.
   const std::vector<bool>& used() const { return used_; }
-  // This rank has gradients that came after their unit was reduced.
-  bool late() const;
-  // Reduces those, all ranks together, in the order of units.
-  Status reduce_late();
 
   // After the last micro-step, on all ranks: this rank's slice of the unit's raw sum; empty if no
   // rank had a gradient.
   Result<std::span<float>> slice(layout::UnitIndex unit);
   // What the optimizer steps with: the slice, or all of the sum where it is replicated.
   Result<std::span<float>> stepped(layout::UnitIndex unit);
-  // A copy of the whole raw sum, zeros if there is none; for reading between backward and step.
-  Result<at::Tensor> whole(layout::UnitIndex unit);
+  // The whole raw sum copied to `target` (the unit's elements), zeros if no rank had a gradient;
+  // any rank by itself, once it is complete.
+  Status read(layout::UnitIndex unit, std::span<float> target);
+  // This rank's memory for a sum of the whole unit; empty where gradients are sharded.
+  std::span<float> own_sum(layout::UnitIndex unit);
+  // What slice() and stepped() give from now on, in this step: `mean`, the same on all ranks, none
+  // of which reads the raw sum any more. It may be own_sum().
+  Status replace_by_mean(layout::UnitIndex unit, std::span<const float> mean);
+  bool is_mean(layout::UnitIndex unit) const { return units_[unit].is_mean; }
   // The step has used all sums.
   Status end_step();
 
@@ -67,9 +73,10 @@ class Gradients {
     bool reduced = false;     // in this round
     std::int64_t round = -1;  // the last one taken part in
     bool fresh = true;        // the next round starts a new sum
+    bool is_mean = false;     // the sum was replaced
   };
 
-  Gradients(const ModelLayout& layout, const Options& options, const ManagedParameters& parameters,
+  Gradients(const ModelLayout& layout, const Options& options, const ManagedTensors& parameters,
             comm::Transport& transport, memory::Account& account);
   // A reduction on the lane, and what it reads.
   struct InFlight {
@@ -79,6 +86,9 @@ class Gradients {
   };
 
   bool reduces_now() const;
+  bool late() const;
+  Status reduce_late();
+  Result<bool> gather(layout::UnitIndex unit, std::span<float> target);
   Status reduce(layout::UnitIndex unit);
   Status reduce_parts(layout::UnitIndex unit, std::span<const comm::GradientPart> parts,
                       std::vector<at::Tensor> tensors);

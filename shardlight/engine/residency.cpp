@@ -14,7 +14,7 @@ namespace {
 
 std::size_t size_of(Bytes bytes) { return static_cast<std::size_t>(bytes.value()); }
 
-std::string away_message(const ManagedParameter& parameter) {
+std::string away_message(const ManagedTensor& parameter) {
   return "parameter " + parameter.name +
          " is not gathered; read it in an operator or within Engine::gathered";
 }
@@ -43,7 +43,7 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
 }
 
 Result<std::unique_ptr<Residency>> Residency::create(
-    const ModelLayout& layout, const Options& options, ManagedParameters& parameters,
+    const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
     comm::Transport& transport, memory::Account& account, const TorchMeter& meter) {
   std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account, meter));
   SHARDLIGHT_TRY_STATUS(residency->start(parameters));
@@ -64,13 +64,13 @@ Bytes Residency::cap(const Options& options) const {
   return std::min(all, options.gathered_bytes.value_or(two_largest));
 }
 
-Status Residency::start(ManagedParameters& parameters) {
+Status Residency::start(ManagedTensors& parameters) {
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     for (const layout::PlacedParameter& placed : layout_->units[unit].parameters) {
-      ManagedParameter& parameter = *parameters[placed.parameter];
+      ManagedTensor& parameter = *parameters[placed.parameter];
       parameter.unit = unit;
       parameter.offset = placed.offset.value();
-      parameter.residency = this;
+      parameter.keeper = this;
       units_[unit].members.push_back(&parameter);
     }
     SHARDLIGHT_TRY_STATUS(publish_initial(unit));
@@ -87,7 +87,7 @@ Status Residency::start(ManagedParameters& parameters) {
 Status Residency::publish_initial(layout::UnitIndex unit) {
   UnitState& state = units_[unit];
   std::vector<std::byte> values(size_of(layout_->units[unit].bytes()));
-  for (const ManagedParameter* member : state.members) {
+  for (const ManagedTensor* member : state.members) {
     if (member->bytes() == 0) continue;
     std::memcpy(values.data() + member->offset * sizeof(float), member->memory().data(),
                 member->bytes());
@@ -102,13 +102,13 @@ Status Residency::publish_initial(layout::UnitIndex unit) {
     const auto shard = transport_->shard(unit);
     std::memcpy(shard.data(), values.data() + begin * sizeof(float), shard.size());
   }
-  for (ManagedParameter* member : state.members) take_away(*member, away_message(*member));
+  for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
   if (state.memory != nullptr) show(state);
   return transport_->publish(unit, 1);
 }
 
 void Residency::show(UnitState& unit) {
-  for (ManagedParameter* member : unit.members) {
+  for (ManagedTensor* member : unit.members) {
     point_at(*member, unit.memory + member->offset * sizeof(float));
   }
   unit.here = true;
@@ -117,13 +117,13 @@ void Residency::show(UnitState& unit) {
 void Residency::send_away(layout::UnitIndex unit) {
   UnitState& state = units_[unit];
   if (!state.here) return;
-  for (ManagedParameter* member : state.members) take_away(*member, away_message(*member));
+  for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
   state.here = false;
   if (arena_) arena_->give(state.memory);
   if (sharded()) state.memory = nullptr;
 }
 
-bool Residency::pin(ManagedParameter& parameter, bool writes, const char* operator_name) {
+bool Residency::pin(ManagedTensor& parameter, bool writes, const char* operator_name) {
   meter_->here();
   const std::scoped_lock lock(mutex_);
   UnitState& unit = units_[parameter.unit];
@@ -160,12 +160,12 @@ void Residency::end_last_use(layout::UnitIndex next) {
   if (before.pins == 0 && !before.edited) send_away(*last_used_);
 }
 
-void Residency::unpin(ManagedParameter& parameter) {
+void Residency::unpin(ManagedTensor& parameter) {
   const std::scoped_lock lock(mutex_);
   --units_[parameter.unit].pins;
 }
 
-void Residency::fail(ManagedParameter& parameter, const Error& error) {
+void Residency::fail(ManagedTensor& parameter, const Error& error) {
   UnitState& unit = units_[parameter.unit];
   if (unit.pins == 0) send_away(parameter.unit);
   if (!unit.here) take_away(parameter, error.message());
@@ -280,7 +280,7 @@ Status Residency::stepped_done(layout::UnitIndex unit) {
   const std::scoped_lock lock(mutex_);
   UnitState& state = units_[unit];
   ++state.version;
-  for (ManagedParameter* member : state.members) {
+  for (ManagedTensor* member : state.members) {
     member->tensor.unsafeGetTensorImpl()->bump_version();
   }
   // Where every rank steps all of it, all of it is up to date.
@@ -330,7 +330,7 @@ Status Residency::let_go() {
         status = std::move(gathered);
       }
     }
-    for (ManagedParameter* member : unit.members) {
+    for (ManagedTensor* member : unit.members) {
       const auto offset = member->offset * static_cast<std::int64_t>(sizeof(float));
       engine::let_go(*member, lost ? nullptr : values + offset);
       if (!lost) continue;

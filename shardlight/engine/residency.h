@@ -15,7 +15,7 @@
 
 #include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
-#include "shardlight/engine/managed_parameter.h"
+#include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/torch_meter.h"
 #include "shardlight/engine/use_trace.h"
@@ -32,18 +32,17 @@ struct GatherCount {
   Bytes peak;  // of what was gathered at once
 };
 
-class Residency {
+class Residency final : public Keeper {
  public:
   // The transport, the parameters and the account outlive it. The values are those of rank 0's
   // model and are in the shards when it returns. Errors: the transport's, no memory.
   static Result<std::unique_ptr<Residency>> create(
-      const ModelLayout& layout, const Options& options, ManagedParameters& parameters,
+      const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
       comm::Transport& transport, memory::Account& account, const TorchMeter& meter);
 
-  // An operator is about to use the parameter: its unit stays here until unpin. False if that
-  // failed; the reason is kept in error() and in what the storage says when it is read.
-  bool pin(ManagedParameter& parameter, bool writes, const char* operator_name);
-  void unpin(ManagedParameter& parameter);
+  // The whole unit of the parameter comes, and stays until unpin.
+  bool pin(ManagedTensor& parameter, bool writes, const char* operator_name) override;
+  void unpin(ManagedTensor& parameter) override;
 
   // The first thing that went wrong in an operator; it stays.
   std::optional<Error> error() const;
@@ -79,7 +78,7 @@ class Residency {
 
  private:
   struct UnitState {
-    std::vector<ManagedParameter*> members;
+    std::vector<ManagedTensor*> members;
     std::byte* memory = nullptr;  // where the values are or will be
     memory::Buffer own_copy;      // of a shared unit, once an edit needs one
     bool here = false;
@@ -92,7 +91,7 @@ class Residency {
 
   Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
             memory::Account& account, const TorchMeter& meter);
-  Status start(ManagedParameters& parameters);
+  Status start(ManagedTensors& parameters);
   Status publish_initial(layout::UnitIndex unit);
   Bytes cap(const Options& options) const;
 
@@ -110,7 +109,7 @@ class Residency {
   std::optional<layout::UnitIndex> victim() const;
   void show(UnitState& unit);
   void send_away(layout::UnitIndex unit);
-  void fail(ManagedParameter& parameter, const Error& error);
+  void fail(ManagedTensor& parameter, const Error& error);
   bool sharded() const { return layout_->placements.parameters.sharded(); }
 
   const ModelLayout* layout_;

@@ -42,7 +42,7 @@ Status Residency::settle_edit(layout::UnitIndex unit) {
   UnitState& state = units_[unit];
   if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "an edit"));
   std::vector<std::span<const std::byte>> values;
-  for (const ManagedParameter* member : state.members) {
+  for (const ManagedTensor* member : state.members) {
     values.emplace_back(state.memory + member->offset * sizeof(float), member->bytes());
   }
   const comm::Deadline deadline(deadline_);

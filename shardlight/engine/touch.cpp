@@ -7,7 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "shardlight/engine/residency.h"
+#include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/engine/managed_tensor.h"
 
 namespace shardlight::engine {
 namespace {
@@ -49,7 +50,7 @@ const OperatorTraits& cached_traits(const at::RecordFunction& function) {
 
 // What an operator uses, until it ends.
 struct Uses : at::ObserverContext {
-  c10::SmallVector<ManagedParameter*, 4> parameters;
+  c10::SmallVector<ManagedTensor*, 4> tensors;
 
   Uses() = default;
   Uses(const Uses&) = delete;
@@ -57,7 +58,7 @@ struct Uses : at::ObserverContext {
   Uses& operator=(const Uses&) = delete;
   Uses& operator=(Uses&&) = delete;
   ~Uses() override {
-    for (ManagedParameter* parameter : parameters) parameter->residency->unpin(*parameter);
+    for (ManagedTensor* tensor : tensors) tensor->keeper->unpin(*tensor);
   }
 };
 
@@ -87,14 +88,14 @@ class OperatorInputs {
 
   void use(const at::Tensor& tensor, std::size_t argument) {
     if (!tensor.defined()) return;
-    ManagedParameter* const parameter = managed_parameter(tensor);
-    if (parameter == nullptr) return;
+    ManagedTensor* const managed = managed_tensor(tensor);
+    if (managed == nullptr) return;
     const OperatorTraits& traits = cached_traits(*function_);
     if (traits.only_views) return;
     const bool writes = argument < traits.writes.size() && traits.writes[argument];
     if (!uses_) uses_ = std::make_unique<Uses>();
-    if (parameter->residency->pin(*parameter, writes, function_->name())) {
-      uses_->parameters.push_back(parameter);
+    if (managed->keeper->pin(*managed, writes, function_->name())) {
+      uses_->tensors.push_back(managed);
     }
   }
 
@@ -103,6 +104,7 @@ class OperatorInputs {
 };
 
 std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& function) {
+  see_operator();
   return OperatorInputs(function).use_all();
 }
 

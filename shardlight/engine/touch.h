@@ -1,7 +1,7 @@
-// Sees every operator before it runs and every use of a managed parameter in it: the one callback
+// Sees every operator before it runs and every use of a managed tensor in it: the one callback
 // that all engines of the process share (at::RecordFunction). It keeps no list of engines: a
-// storage says whose it is. An operator's parameters are pinned until it ends; pure views do not
-// count as uses. It is called on whatever thread runs the operator.
+// storage says whose it is. An operator's managed tensors are pinned until it ends; pure views do
+// not count as uses. It is called on whatever thread runs the operator.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-#include "shardlight/engine/managed_parameter.h"
+#include "shardlight/engine/managed_tensor.h"
 
 #include <c10/core/CPUAllocator.h>
 
@@ -20,7 +20,7 @@ Status check_parameter(const std::string& name, const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kFloat) {
     return user_error(field, text_of(tensor.scalar_type()), "Float (fp32)");
   }
-  if (managed_parameter(tensor) != nullptr) {
+  if (managed_tensor(tensor) != nullptr) {
     return user_error(field, "in another engine", "a parameter of one engine at a time");
   }
   return {};
@@ -34,7 +34,7 @@ bool fills_its_storage(const at::Tensor& tensor) {
 
 }  // namespace
 
-void keep_memory(void* /*parameter*/) {}
+void keep_memory(void* /*tensor*/) {}
 
 Result<Adopted> adopt(const NamedTensors& named) {
   Adopted adopted;
@@ -57,7 +57,7 @@ Result<Adopted> adopt(const NamedTensors& named) {
                                                         .optimizer_group = 0,
                                                         .trainable = tensor.requires_grad()}));
     by_tensor.emplace(tensor.unsafeGetTensorImpl(), index);
-    auto parameter = std::make_unique<ManagedParameter>();
+    auto parameter = std::make_unique<ManagedTensor>();
     parameter->tensor = tensor;
     parameter->name = name;
     parameter->index = index;
@@ -72,32 +72,47 @@ Result<Adopted> adopt(const NamedTensors& named) {
   return adopted;
 }
 
-void point_at(ManagedParameter& parameter, std::byte* memory) {
-  parameter.memory().set_data_ptr_noswap(
-      at::DataPtr(memory, &parameter, &keep_memory, c10::DeviceType::CPU));
-  parameter.memory().clear_data_ptr_access_error_msg_();
+std::unique_ptr<ManagedTensor> gradient_of(const ManagedTensor& parameter) {
+  auto gradient = std::make_unique<ManagedTensor>();
+  gradient->name = parameter.name;
+  gradient->index = parameter.index;
+  gradient->unit = parameter.unit;
+  gradient->offset = parameter.offset;
+  at::DataPtr nowhere(nullptr, gradient.get(), &keep_memory, c10::DeviceType::CPU);
+  gradient->storage = c10::Storage(c10::Storage::use_byte_size_t(), parameter.bytes(),
+                                   std::move(nowhere), /*allocator=*/nullptr, /*resizable=*/false);
+  gradient->tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(gradient->storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      parameter.tensor.dtype());
+  gradient->tensor.unsafeGetTensorImpl()->set_sizes_contiguous(parameter.tensor.sizes());
+  return gradient;
 }
 
-void take_away(ManagedParameter& parameter, std::string message) {
-  parameter.memory().set_data_ptr_noswap(
-      at::DataPtr(nullptr, &parameter, &keep_memory, c10::DeviceType::CPU));
-  parameter.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
+void point_at(ManagedTensor& tensor, std::byte* memory) {
+  tensor.memory().set_data_ptr_noswap(
+      at::DataPtr(memory, &tensor, &keep_memory, c10::DeviceType::CPU));
+  tensor.memory().clear_data_ptr_access_error_msg_();
 }
 
-void let_go(ManagedParameter& parameter, const std::byte* values) {
-  auto memory = c10::GetCPUAllocator()->allocate(parameter.bytes());
-  if (values != nullptr && parameter.bytes() > 0) {
-    std::memcpy(memory.get(), values, parameter.bytes());
+void take_away(ManagedTensor& tensor, std::string message) {
+  tensor.memory().set_data_ptr_noswap(
+      at::DataPtr(nullptr, &tensor, &keep_memory, c10::DeviceType::CPU));
+  tensor.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
+}
+
+void let_go(ManagedTensor& tensor, const std::byte* values) {
+  auto memory = c10::GetCPUAllocator()->allocate(tensor.bytes());
+  if (values != nullptr && tensor.bytes() > 0) {
+    std::memcpy(memory.get(), values, tensor.bytes());
   }
-  parameter.memory().set_data_ptr_noswap(std::move(memory));
-  parameter.memory().clear_data_ptr_access_error_msg_();
+  tensor.memory().set_data_ptr_noswap(std::move(memory));
+  tensor.memory().clear_data_ptr_access_error_msg_();
 }
 
-bool intact(const ManagedParameter& parameter) {
-  const auto* impl = parameter.tensor.unsafeGetTensorImpl();
-  return impl->has_storage() &&
-         impl->unsafe_storage().unsafeGetStorageImpl() == &parameter.memory() &&
-         managed_parameter(parameter.tensor) == &parameter;
+bool intact(const ManagedTensor& tensor) {
+  const auto* impl = tensor.tensor.unsafeGetTensorImpl();
+  return impl->has_storage() && impl->unsafe_storage().unsafeGetStorageImpl() == &tensor.memory() &&
+         managed_tensor(tensor.tensor) == &tensor;
 }
 
 }  // namespace shardlight::engine

@@ -1,0 +1,94 @@
+// A tensor whose memory is ours, a parameter or its gradient: tensor and storage are what the user
+// has, with size and shape, but where the storage points is set here. While it points nowhere,
+// every access outside of an operator that the engine serves throws the storage's own message.
+//
+// Our storages are known by the deleter of their DataPtr, whose context is the ManagedTensor; so
+// it must stay where it is as long as the storage is managed. One thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardlight/base/result.h"
+#include "shardlight/layout/parameter_table.h"
+#include "shardlight/layout/unit.h"
+
+namespace shardlight::engine {
+
+struct ManagedTensor;
+
+// What serves the uses of managed tensors, on whatever thread an operator runs.
+class Keeper {
+ public:
+  // An operator is about to use the tensor: its values stay here until unpin. False if that failed;
+  // the reason is kept, and is what the storage says when it is read.
+  virtual bool pin(ManagedTensor& tensor, bool writes, const char* operator_name) = 0;
+  virtual void unpin(ManagedTensor& tensor) = 0;
+
+ protected:
+  ~Keeper() = default;
+};
+
+struct ManagedTensor {
+  at::Tensor tensor;
+  c10::Storage storage;              // the tensor's; ours too, so that it outlives a replacement
+  std::string name;                  // the parameter's canonical one
+  layout::ParameterIndex index = 0;  // in the table
+  layout::UnitIndex unit = 0;
+  std::int64_t offset = 0;  // elements, in the unit
+  Keeper* keeper = nullptr;
+
+  std::int64_t elements() const { return tensor.numel(); }
+  std::size_t bytes() const { return storage.nbytes(); }
+  c10::StorageImpl& memory() const { return *storage.unsafeGetStorageImpl(); }
+};
+
+using ManagedTensors = std::vector<std::unique_ptr<ManagedTensor>>;  // by parameter
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct Adopted {
+  layout::ParameterTable table;
+  ManagedTensors parameters;
+};
+
+// The model's parameters, tied ones once, still in their own memory. A parameter that is a view
+// into more memory than its own, or not contiguous, is copied into memory of its own first. Errors
+// (user, field = name): not on the CPU, not fp32, sparse, two parameters in one storage, managed
+// already.
+Result<Adopted> adopt(const NamedTensors& named);
+
+// The managed tensor that a tensor's storage belongs to, the tensor being it or a view of it; null
+// if it is none of ours. The fast path of every operator.
+inline ManagedTensor* managed_tensor(const at::Tensor& tensor);
+
+// The gradient of a parameter: a tensor of its shape that points nowhere yet, and belongs to
+// nobody.
+std::unique_ptr<ManagedTensor> gradient_of(const ManagedTensor& parameter);
+
+// Points the storage at memory of ours.
+void point_at(ManagedTensor& tensor, std::byte* memory);
+// Points it nowhere; who reads it all the same is told `message`.
+void take_away(ManagedTensor& tensor, std::string message);
+// Memory of its own again, with `values` if there are any; the storage is no longer managed.
+void let_go(ManagedTensor& tensor, const std::byte* values);
+// Whether the tensor still has the storage that was adopted, and the storage our pointer.
+bool intact(const ManagedTensor& tensor);
+
+// The mark of our storages; frees nothing.
+void keep_memory(void* tensor);
+
+inline ManagedTensor* managed_tensor(const at::Tensor& tensor) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  if (!impl->has_storage()) return nullptr;
+  auto& pointer = impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  return pointer.get_deleter() == &keep_memory ? static_cast<ManagedTensor*>(pointer.get_context())
+                                               : nullptr;
+}
+
+}  // namespace shardlight::engine
