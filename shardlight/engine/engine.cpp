@@ -40,6 +40,8 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 
 void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
+at::Tensor Engine::scaled(const at::Tensor& loss) { return impl_->scaled(loss); }
+
 StepReport Engine::step() { return or_throw(impl_->step()); }
 
 Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {

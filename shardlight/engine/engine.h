@@ -26,6 +26,7 @@ struct StepReport {
   double gradient_norm = 0;  // of the mean gradient, over all parameters, before clipping
   // A gradient was not finite, on some rank: no rank stepped.
   bool skipped = false;
+  double loss_scale = 1;  // that the step's losses had
 };
 
 struct TagReport {
@@ -83,6 +84,9 @@ class Engine {
   // micro-step each parameter's .grad is the mean over ranks and micro-steps, brought when it is
   // read; what is changed in it, on all ranks alike, is what step() uses.
   void backward(const at::Tensor& loss);
+  // The loss times the loss scale, whose backward() is backward(loss); of a model without fp16
+  // parameters the loss itself.
+  at::Tensor scaled(const at::Tensor& loss);
   // After as many backward passes as `accumulation` says.
   StepReport step();
 
@@ -111,7 +115,8 @@ class Engine {
   // A copy of the mean gradient of a parameter over ranks and micro-steps; between the last
   // backward and step(), on all ranks.
   at::Tensor gradient(const at::Tensor& parameter);
-  // A copy of an optimizer state of the whole parameter, as in "exp_avg"; collective.
+  // A copy of an optimizer state of the whole parameter, as in "exp_avg", or of 16-bit
+  // parameters the fp32 "master"; collective.
   at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
 
   MemoryReport memory() const;

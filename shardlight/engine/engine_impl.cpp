@@ -1,8 +1,10 @@
 #include "shardlight/engine/engine_impl.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -39,9 +41,16 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
                                                *account_, *meter_));
   SHARDLIGHT_TRY(gradients_,
                  Gradients::create(*layout_, options_, parameters_, *transport_, *account_));
-  views_.emplace(*layout_, options_, parameters_, *gradients_, *transport_, *account_,
-                 mean_factor());
+  views_.emplace(*layout_, options_, parameters_, *gradients_, *transport_, *account_);
+  if (std::ranges::any_of(parameters_, [](const auto& parameter) {
+        return parameter->tensor.scalar_type() == at::kHalf && parameter->tensor.requires_grad();
+      })) {
+    loss_scale_.emplace(options_.loss_scaling);
+  }
   SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, *account_));
+  for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
+    states_->adopt(unit, residency_->stepped(unit));
+  }
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
     on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });
@@ -119,31 +128,45 @@ void Engine::Impl::arrive(const ManagedTensor& parameter) {
 void Engine::Impl::backward_ended() {
   in_backward_ = false;
   ++backwards_;
+  const bool scaled = std::exchange(scaled_, false);
   residency_->end_micro_step();
-  Status ended = gradients_->end_backward();
+  Status ended;
+  if (loss_scale_ && !scaled) {
+    ended =
+        user_error("backward", "of a loss that is not scaled",
+                   "Engine::backward(loss) or Engine::scaled(loss).backward(), as the model has "
+                   "fp16 parameters");
+  }
+  if (ended) ended = gradients_->end_backward();
   const bool complete = gradients_->micro_steps() == options_.accumulation;
   if (ended && complete) ended = gradients_->complete();
   if (!ended) {
     error_ = ended.error();
     throw std::move(ended).error();
   }
-  if (complete) views_->show(gradients_->used());
+  if (complete) views_->show(gradients_->used(), mean_factor());
   seed_micro_step();
 }
 
 // Some of its gradients may be in the sums already.
 void Engine::Impl::backward_failed() {
   in_backward_ = false;
+  scaled_ = false;
   if (error_) return;
   error_ = Error::user("backward", "failed on the way, after gradients had been added",
                        "a new engine after a backward that failed");
+}
+
+at::Tensor Engine::Impl::scaled(const at::Tensor& loss) {
+  scaled_ = true;
+  return loss_scale_ ? loss * loss_scale_->value() : loss;
 }
 
 void Engine::Impl::backward(const at::Tensor& loss) {
   if (auto fine = check(); !fine) throw std::move(fine).error();
   const std::int64_t before = backwards_;
   try {
-    loss.backward();
+    scaled(loss).backward();
     // A backward that reached none of the parameters is a micro-step all the same.
     if (backwards_ == before) backward_ended();
   } catch (const c10::Error&) {

@@ -13,6 +13,7 @@
 #include "shardlight/engine/engine.h"
 #include "shardlight/engine/gradient_views.h"
 #include "shardlight/engine/gradients.h"
+#include "shardlight/engine/loss_scale.h"
 #include "shardlight/engine/optimizer_states.h"
 #include "shardlight/engine/residency.h"
 #include "shardlight/engine/touch.h"
@@ -31,6 +32,7 @@ class Engine::Impl {
   Impl& operator=(Impl&&) = delete;
 
   void backward(const at::Tensor& loss);
+  at::Tensor scaled(const at::Tensor& loss);
   Result<StepReport> step();
   Status close();
 
@@ -74,7 +76,9 @@ class Engine::Impl {
   std::optional<OptimizerStates> states_;
   std::optional<TorchMeter> meter_;
   std::optional<Touch> touch_;
-  std::optional<Error> error_;  // the first one; nothing works after it
+  std::optional<Error> error_;           // the first one; nothing works after it
+  std::optional<LossScale> loss_scale_;  // where the model has fp16 parameters
+  bool scaled_ = false;                  // the loss whose backward runs or comes
   bool in_backward_ = false;
   std::shared_ptr<char> open_ = std::make_shared<char>();  // until it is closed
   bool closed_ = false;

@@ -4,7 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 
 #include "shardlight/engine/engine_impl.h"
 
@@ -13,15 +13,17 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
-// Bytes of this rank's part of all units of a table, padding included.
-Bytes held(const ModelLayout& layout, const layout::Placement& placement, bool trainable_only) {
+using BytesOf = std::function<std::int64_t(const layout::Unit&)>;
+
+// Bytes of this rank's part of all units of a table, padding included; `each` is what an element of
+// a unit has.
+Bytes held(const ModelLayout& layout, const layout::Placement& placement, const BytesOf& each) {
   Bytes bytes;
   for (const layout::Unit& unit : layout.units) {
-    if (trainable_only && !unit.trainable) continue;
     const std::int64_t slice = layout::slice_elements(unit.elements, placement.ways).value();
     const std::int64_t member = layout.rank.value() % placement.ways;
     const std::int64_t left = std::max<std::int64_t>(0, unit.elements.value() - slice * member);
-    bytes += Bytes(std::min(slice, left) * kFloatBytes);
+    bytes += Bytes(std::min(slice, left) * each(unit));
   }
   return bytes;
 }
@@ -59,15 +61,23 @@ void Engine::Impl::account_transport(int sign) {
 std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
   if (closed_) return std::nullopt;
   const layout::Placements& placements = layout_->placements;
+  const BytesOf dtype = [](const layout::Unit& unit) {
+    return layout::bytes_per_element(unit.dtype).value();
+  };
+  const BytesOf trained = [](const layout::Unit& unit) { return unit.trainable ? kFloatBytes : 0; };
+  const BytesOf mastered = [](const layout::Unit& unit) {
+    return unit.trainable && unit.dtype != layout::DType::kFloat32 ? kFloatBytes : 0;
+  };
   switch (tag) {
     case memory::Tag::kParameters:
-      return held(*layout_, placements.parameters, false);
+      return held(*layout_, placements.parameters, dtype);
     case memory::Tag::kGradients:
-      return held(*layout_, placements.gradients, true);
+      return held(*layout_, placements.gradients, trained);
     case memory::Tag::kOptimizer:
-      return held(*layout_, placements.optimizer, true) *
+      return held(*layout_, placements.optimizer, trained) *
              static_cast<std::int64_t>(states_->states());
     case memory::Tag::kMaster:
+      return held(*layout_, placements.optimizer, mastered);
     case memory::Tag::kBuckets:
       return Bytes(0);
     default:
@@ -102,7 +112,8 @@ TrafficReport Engine::Impl::traffic() const {
 
 Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
                                                  const std::string& name) {
-  const auto& names = states_->state_names();
+  auto names = states_->state_names();
+  if (parameter.tensor.scalar_type() != at::kFloat) names.emplace_back("master");
   const auto found = std::ranges::find(names, name);
   if (found == names.end() || !parameter.tensor.requires_grad()) {
     std::string allowed = "a state that the optimizer has for it:";
@@ -114,7 +125,8 @@ Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
   const layout::UnitIndex unit = parameter.unit;
   at::Tensor whole = at::zeros({layout_->units[unit].elements.value()}, at::kFloat);
   auto* const data = whole.mutable_data_ptr<float>();
-  const auto own = states_->state(unit, which);
+  const std::span<const float> own =
+      which == states_->states() ? states_->master(unit) : states_->state(unit, which);
   const auto begin = layout_->stepped.slice(unit, layout_->rank).begin.value();
   std::ranges::copy(own, data + begin);
   for (std::int64_t root = 0; root < layout_->placements.optimizer.ways; ++root) {

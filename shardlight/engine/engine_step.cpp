@@ -10,7 +10,8 @@
 namespace shardlight::engine {
 
 double Engine::Impl::mean_factor() const {
-  return 1.0 / (static_cast<double>(layout_->world) * static_cast<double>(options_.accumulation));
+  return 1.0 / (static_cast<double>(layout_->world) * static_cast<double>(options_.accumulation) *
+                (loss_scale_ ? loss_scale_->value() : 1));
 }
 
 Status Engine::Impl::check_step() const {
@@ -70,20 +71,25 @@ Result<StepReport> Engine::Impl::step_all() {
   // No rank changes what others may still read: all have ended forward and backward when this
   // returns.
   SHARDLIGHT_TRY(const StepFlags flags, agree(*transport_, mine, deadline()));
-  if (flags.parameters_edited) SHARDLIGHT_TRY_STATUS(residency_->settle_edits());
+  if (flags.parameters_edited) {
+    SHARDLIGHT_TRY(const auto edited, residency_->settle_edits());
+    for (const layout::UnitIndex unit : edited) states_->adopt(unit, residency_->stepped(unit));
+  }
   if (flags.gradients_edited) SHARDLIGHT_TRY_STATUS(views_->settle_edits());
   SHARDLIGHT_TRY(const NormAgreement agreed, norm(flags.gradients_edited));
 
   StepReport report{.step = ++steps_,
                     .lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_ - 1) : 1,
                     .gradient_norm = agreed.norm,
-                    .skipped = !agreed.finite};
+                    .skipped = !agreed.finite,
+                    .loss_scale = loss_scale_ ? loss_scale_->value() : 1};
   StepFactors factors{.mean = mean_factor(), .lr = report.lr_factor};
   // As torch.nn.utils.clip_grad_norm_ has it.
   if (options_.clip_norm) factors.clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
   for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
     SHARDLIGHT_TRY_STATUS(step_unit(unit, factors, used));
   }
+  if (loss_scale_) loss_scale_->end_step(report.skipped);
   views_->end_step();
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());
   residency_->look_ahead();

@@ -1,6 +1,7 @@
 #include "shardlight/engine/gradient_views.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/where.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
@@ -24,6 +25,16 @@ void scale(std::span<float> values, double factor) {
   for (float& value : values) value *= rounded;
 }
 
+at::Tensor tensor_of(std::span<float> values) {
+  return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat);
+}
+
+at::Tensor tensor_of(const memory::Buffer& buffer, layout::DType dtype) {
+  const auto each = static_cast<std::size_t>(layout::bytes_per_element(dtype).value());
+  return at::from_blob(buffer.data(), {static_cast<std::int64_t>(buffer.size() / each)},
+                       scalar_type_of(dtype));
+}
+
 bool is_ours(const at::Tensor& gradient, const ManagedTensor& view) {
   return gradient.defined() &&
          gradient.unsafeGetTensorImpl() == view.tensor.unsafeGetTensorImpl() && intact(view);
@@ -33,13 +44,12 @@ bool is_ours(const at::Tensor& gradient, const ManagedTensor& view) {
 
 GradientViews::GradientViews(const ModelLayout& layout, const Options& options,
                              const ManagedTensors& parameters, Gradients& gradients,
-                             comm::Transport& transport, memory::Account& account, double mean)
+                             comm::Transport& transport, memory::Account& account)
     : layout_(&layout),
       parameters_(&parameters),
       gradients_(&gradients),
       transport_(&transport),
       account_(&account),
-      mean_(mean),
       deadline_(options.deadline),
       units_(layout.units.size()) {
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
@@ -76,12 +86,14 @@ void GradientViews::take_away_all(const char* why) {
     unit.edited = false;
     unit.values = {};
     unit.buffer = {};
+    unit.rounded = {};
   }
 }
 
-void GradientViews::show(const std::vector<bool>& used) {
+void GradientViews::show(const std::vector<bool>& used, double mean) {
   const std::scoped_lock lock(mutex_);
   shown_ = true;
+  mean_ = mean;
   take_away_all(kNotRead);
   for (const UnitState& unit : units_) {
     for (const auto& member : unit.members) {
@@ -141,15 +153,21 @@ Status GradientViews::bring(layout::UnitIndex index) {
   UnitState& unit = units_[index];
   unit.values = gradients_->own_sum(index);
   if (unit.values.empty()) {
-    const Bytes bytes = layout_->units[index].bytes();
+    const Bytes bytes(layout_->units[index].elements.value() *
+                      static_cast<std::int64_t>(sizeof(float)));
     SHARDLIGHT_TRY(unit.buffer, memory::Buffer::zeros(*account_, memory::Tag::kGathered, bytes));
     unit.values = unit.buffer.floats();
   }
   SHARDLIGHT_TRY_STATUS(gradients_->read(index, unit.values));
   scale(unit.values, mean_);
-  for (const auto& member : unit.members) {
-    point_at(*member, reinterpret_cast<std::byte*>(unit.values.data() + member->offset));
+  auto* memory = reinterpret_cast<std::byte*>(unit.values.data());
+  if (const auto& placed = layout_->units[index]; placed.dtype != layout::DType::kFloat32) {
+    SHARDLIGHT_TRY(unit.rounded,
+                   memory::Buffer::zeros(*account_, memory::Tag::kGathered, placed.bytes()));
+    memory = unit.rounded.data();
+    tensor_of(unit.rounded, placed.dtype).copy_(tensor_of(unit.values));
   }
+  for (const auto& member : unit.members) point_at(*member, memory + member->offset_bytes());
   unit.here = true;
   return {};
 }
@@ -168,7 +186,7 @@ Result<at::Tensor> GradientViews::read(const ManagedTensor& parameter) {
   SHARDLIGHT_TRY_STATUS(gradients_->read(parameter.unit, values));
   scale(values, mean_);
   return at::from_blob(values.data() + parameter.offset, parameter.tensor.sizes(), at::kFloat)
-      .clone();
+      .to(parameter.tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
 
 Result<bool> GradientViews::take_edits(const std::vector<bool>& used) {
@@ -181,14 +199,14 @@ Result<bool> GradientViews::take_edits(const std::vector<bool>& used) {
       const at::Tensor& given = (*parameters_)[member->index]->tensor.grad();
       if (is_ours(given, *member) || (!given.defined() && !used[member->index])) continue;
       const bool fits = given.defined() && used[member->index] &&
-                        given.scalar_type() == at::kFloat && given.layout() == at::kStrided &&
-                        given.sizes() == member->tensor.sizes();
+                        given.scalar_type() == member->tensor.scalar_type() &&
+                        given.layout() == at::kStrided && given.sizes() == member->tensor.sizes();
       if (!fits) {
-        return user_error("gradient of " + member->name,
-                          given.defined() ? given.toString() : "taken out",
-                          used[member->index]
-                              ? "changed in place, or replaced by a dense fp32 tensor of its shape"
-                              : "none, as no rank's backward reached the parameter");
+        return user_error(
+            "gradient of " + member->name, given.defined() ? given.toString() : "taken out",
+            used[member->index]
+                ? "changed in place, or replaced by a dense tensor of its shape and dtype"
+                : "none, as no rank's backward reached the parameter");
       }
       if (!unit.here) SHARDLIGHT_TRY_STATUS(bring(index));
       member->tensor.copy_(given);
@@ -197,6 +215,17 @@ Result<bool> GradientViews::take_edits(const std::vector<bool>& used) {
     any = any || unit.edited;
   }
   return any;
+}
+
+// What was not changed keeps all its bits.
+void GradientViews::take_rounded_edits(layout::UnitIndex index) {
+  UnitState& unit = units_[index];
+  if (unit.rounded.size() == 0) return;
+  const at::Tensor exact = tensor_of(unit.values);
+  const at::Tensor seen = tensor_of(unit.rounded, layout_->units[index].dtype);
+  const at::Tensor changed =
+      exact.to(seen.scalar_type()).view(at::kShort).ne(seen.view(at::kShort));
+  exact.copy_(at::where(changed, seen.to(at::kFloat), exact));
 }
 
 Status GradientViews::settle_edits() {
@@ -220,6 +249,7 @@ Status GradientViews::settle_edits() {
                         "changed to other values on some ranks than on others",
                         "the same changes on all ranks before step()");
     }
+    take_rounded_edits(index);
     SHARDLIGHT_TRY_STATUS(gradients_->replace_by_mean(index, unit.values));
   }
   return {};

@@ -23,10 +23,9 @@ namespace shardlight::engine {
 
 class GradientViews final : public Keeper {
  public:
-  // All outlive it. `mean` is what makes the mean of a raw sum.
+  // All outlive it.
   GradientViews(const ModelLayout& layout, const Options& options, const ManagedTensors& parameters,
-                Gradients& gradients, comm::Transport& transport, memory::Account& account,
-                double mean);
+                Gradients& gradients, comm::Transport& transport, memory::Account& account);
   ~GradientViews();
   GradientViews(const GradientViews&) = delete;
   GradientViews(GradientViews&&) = delete;
@@ -38,8 +37,9 @@ class GradientViews final : public Keeper {
   // The first thing that went wrong in an operator; it stays.
   std::optional<Error> error() const;
 
-  // After the last micro-step: .grad of the parameters that `used` says.
-  void show(const std::vector<bool>& used);
+  // After the last micro-step: .grad of the parameters that `used` says; `mean` is what makes the
+  // mean of a raw sum.
+  void show(const std::vector<bool>& used, double mean);
 
   // A copy of the mean gradient, with what the user has changed.
   Result<at::Tensor> read(const ManagedTensor& parameter);
@@ -58,11 +58,13 @@ class GradientViews final : public Keeper {
     std::vector<std::unique_ptr<ManagedTensor>> members;
     std::span<float> values;  // where the mean is, once here
     memory::Buffer buffer;    // of it, where gradients are sharded
+    memory::Buffer rounded;   // the mean in the parameters' 16 bits, which is what users see
     bool here = false;
     bool edited = false;
   };
 
   Status bring(layout::UnitIndex unit);
+  void take_rounded_edits(layout::UnitIndex unit);
   void take_away_all(const char* why);
   void hide();
   ManagedTensor& view_of(const ManagedTensor& parameter) const;
@@ -72,7 +74,7 @@ class GradientViews final : public Keeper {
   Gradients* gradients_;
   comm::Transport* transport_;
   memory::Account* account_;
-  double mean_;
+  double mean_ = 1;
   Seconds deadline_;
 
   mutable std::mutex mutex_;

@@ -84,8 +84,10 @@ void Gradients::drop(std::vector<at::Tensor>& tensors) {
 Status Gradients::arrive(const ManagedTensor& parameter) {
   at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
   if (!gradient.defined()) return {};
-  if (gradient.layout() != at::kStrided || gradient.scalar_type() != at::kFloat) {
-    return user_error("gradient of " + parameter.name, gradient.toString(), "dense fp32");
+  if (gradient.layout() != at::kStrided ||
+      gradient.scalar_type() != parameter.tensor.scalar_type()) {
+    return user_error("gradient of " + parameter.name, gradient.toString(),
+                      "dense, of the parameter's dtype");
   }
   if (micro_step_ >= accumulation_) {
     return user_error("accumulation", std::to_string(accumulation_),
@@ -137,9 +139,11 @@ Status Gradients::reduce(layout::UnitIndex index) {
 Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::GradientPart> parts,
                                std::vector<at::Tensor> tensors) {
   UnitGradients& unit = units_[index];
-  const comm::Gradient gradient{.parts = parts, .dtype = layout::DType::kFloat32};
+  const bool as_it_came = !tensors.empty();
+  const comm::Gradient gradient{
+      .parts = parts, .dtype = as_it_came ? layout_->units[index].dtype : layout::DType::kFloat32};
   ++unit.round;
-  count_.reduced += bytes_for_others(index, parts);
+  count_.reduced += bytes_for_others(index, gradient);
   const bool fresh = std::exchange(unit.fresh, false);
   const auto began = std::chrono::steady_clock::now();
   Status status;
@@ -169,16 +173,15 @@ Status Gradients::wait_down_to(Bytes bytes) {
   return {};
 }
 
-Bytes Gradients::bytes_for_others(layout::UnitIndex unit,
-                                  std::span<const comm::GradientPart> parts) const {
+Bytes Gradients::bytes_for_others(layout::UnitIndex unit, const comm::Gradient& gradient) const {
   const layout::ElementRange own = layout_->exchanged.slice(unit, layout_->rank);
   Count elements;
-  for (const comm::GradientPart& part : parts) {
+  for (const comm::GradientPart& part : gradient.parts) {
     const Count begin = std::max(part.begin, own.begin);
     const Count end = std::min(part.begin + part.elements, own.end);
     elements += part.elements - std::max(Count(0), end - begin);
   }
-  return layout::bytes_per_element(layout::DType::kFloat32) * elements.value();
+  return layout::bytes_per_element(gradient.dtype) * elements.value();
 }
 
 Status Gradients::end_backward() {
@@ -251,7 +254,7 @@ Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
 Result<bool> Gradients::gather(layout::UnitIndex index, std::span<float> target) {
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, target, deadline()));
-  if (any) count_.gathered += layout_->bytes_of_others(index);
+  if (any) count_.gathered += layout_->sum_bytes_of_others(index);
   return any;
 }
 

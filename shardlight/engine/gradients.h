@@ -96,7 +96,7 @@ class Gradients {
   Status wait_down_to(Bytes bytes);
   std::vector<comm::GradientPart> pending_parts(layout::UnitIndex unit,
                                                 const std::vector<at::Tensor>& tensors) const;
-  Bytes bytes_for_others(layout::UnitIndex unit, std::span<const comm::GradientPart> parts) const;
+  Bytes bytes_for_others(layout::UnitIndex unit, const comm::Gradient& gradient) const;
   void drop(std::vector<at::Tensor>& tensors);
   void keep(at::Tensor& place, at::Tensor gradient);
   comm::Deadline deadline() const { return comm::Deadline(deadline_); }

@@ -17,8 +17,8 @@ Status check_parameter(const std::string& name, const at::Tensor& tensor) {
     return user_error(field, c10::str(tensor.layout()), "a strided (dense) tensor");
   }
   if (!tensor.device().is_cpu()) return user_error(field, tensor.device().str(), "on the CPU");
-  if (tensor.scalar_type() != at::kFloat) {
-    return user_error(field, text_of(tensor.scalar_type()), "Float (fp32)");
+  if (!dtype_of(tensor.scalar_type())) {
+    return user_error(field, text_of(tensor.scalar_type()), "Float, BFloat16 or Half");
   }
   if (managed_tensor(tensor) != nullptr) {
     return user_error(field, "in another engine", "a parameter of one engine at a time");
@@ -35,6 +35,24 @@ bool fills_its_storage(const at::Tensor& tensor) {
 }  // namespace
 
 void keep_memory(void* /*tensor*/) {}
+
+std::optional<layout::DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return layout::DType::kFloat32;
+    case at::kBFloat16:
+      return layout::DType::kBFloat16;
+    case at::kHalf:
+      return layout::DType::kFloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
+at::ScalarType scalar_type_of(layout::DType dtype) {
+  if (dtype == layout::DType::kBFloat16) return at::kBFloat16;
+  return dtype == layout::DType::kFloat16 ? at::kHalf : at::kFloat;
+}
 
 Result<Adopted> adopt(const NamedTensors& named) {
   Adopted adopted;
@@ -53,7 +71,7 @@ Result<Adopted> adopt(const NamedTensors& named) {
                         "memory of its own, or the same tensor under both names");
     }
     SHARDLIGHT_TRY(const auto index, adopted.table.add(name, tensor.sizes().vec(),
-                                                       {.dtype = layout::DType::kFloat32,
+                                                       {.dtype = *dtype_of(tensor.scalar_type()),
                                                         .optimizer_group = 0,
                                                         .trainable = tensor.requires_grad()}));
     by_tensor.emplace(tensor.unsafeGetTensorImpl(), index);

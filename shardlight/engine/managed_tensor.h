@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,9 @@ struct ManagedTensor {
   Keeper* keeper = nullptr;
 
   std::int64_t elements() const { return tensor.numel(); }
+  std::size_t offset_bytes() const {
+    return static_cast<std::size_t>(offset * static_cast<std::int64_t>(tensor.element_size()));
+  }
   std::size_t bytes() const { return storage.nbytes(); }
   c10::StorageImpl& memory() const { return *storage.unsafeGetStorageImpl(); }
 };
@@ -59,8 +63,8 @@ struct Adopted {
 
 // The model's parameters, tied ones once, still in their own memory. A parameter that is a view
 // into more memory than its own, or not contiguous, is copied into memory of its own first. Errors
-// (user, field = name): not on the CPU, not fp32, sparse, two parameters in one storage, managed
-// already.
+// (user, field = name): not on the CPU, not fp32, bf16 or fp16, sparse, two parameters in one
+// storage, managed already.
 Result<Adopted> adopt(const NamedTensors& named);
 
 // The managed tensor that a tensor's storage belongs to, the tensor being it or a view of it; null
@@ -70,6 +74,10 @@ inline ManagedTensor* managed_tensor(const at::Tensor& tensor);
 // The gradient of a parameter: a tensor of its shape that points nowhere yet, and belongs to
 // nobody.
 std::unique_ptr<ManagedTensor> gradient_of(const ManagedTensor& parameter);
+
+// fp32, bf16 or fp16; else none.
+std::optional<layout::DType> dtype_of(at::ScalarType type);
+at::ScalarType scalar_type_of(layout::DType dtype);
 
 // Points the storage at memory of ours.
 void point_at(ManagedTensor& tensor, std::byte* memory);

@@ -27,6 +27,16 @@ struct ModelLayout {
     const Count own = exchanged.slice(unit, rank).size();
     return units[unit].bytes() - layout::bytes_per_element(units[unit].dtype) * own.value();
   }
+  // The same of its sum, which is fp32.
+  Bytes sum_bytes_of_others(layout::UnitIndex unit) const {
+    const Count others = units[unit].elements - exchanged.slice(unit, rank).size();
+    return layout::bytes_per_element(layout::DType::kFloat32) * others.value();
+  }
+  // Where this rank's shard begins in the unit.
+  std::size_t slice_begin_bytes(layout::UnitIndex unit) const {
+    const auto begin = exchanged.slice(unit, rank).begin.value();
+    return static_cast<std::size_t>((layout::bytes_per_element(units[unit].dtype) * begin).value());
+  }
   // Gradients are kept in memory of the rank's own until they are reduced; else each is reduced
   // from where backward left it.
   bool keeps_local_gradients() const {

@@ -5,6 +5,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -12,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+
+#include "shardlight/engine/managed_tensor.h"
 
 namespace shardlight::engine {
 namespace {
@@ -88,8 +91,11 @@ Result<OptimizerStates> OptimizerStates::create(const ModelLayout& layout,
     if (!layout.units[index].trainable) continue;
     UnitStates& unit = states.units_[index];
     const Count elements = layout.stepped.slice(index, layout.rank).size();
+    const Bytes bytes(elements.value() * static_cast<std::int64_t>(sizeof(float)));
+    if (layout.units[index].dtype != layout::DType::kFloat32) {
+      SHARDLIGHT_TRY(unit.master, memory::Buffer::zeros(account, memory::Tag::kMaster, bytes));
+    }
     for (std::size_t i = 0; i < states.states(); ++i) {
-      const Bytes bytes(elements.value() * static_cast<std::int64_t>(sizeof(float)));
       SHARDLIGHT_TRY(auto buffer, memory::Buffer::zeros(account, memory::Tag::kOptimizer, bytes));
       unit.buffers.push_back(std::move(buffer));
     }
@@ -131,18 +137,34 @@ Status OptimizerStates::settle_groups(const std::vector<ParameterGroup>& groups)
   return {};
 }
 
-void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
+void OptimizerStates::adopt(layout::UnitIndex index, std::span<const std::byte> parameters) {
+  const std::span<float> master = units_[index].master.floats();
+  if (master.empty()) return;
+  const at::NoGradGuard no_grad;
+  const at::DisableRecordFunctionGuard unrecorded;
+  const auto elements = static_cast<std::int64_t>(master.size());
+  const at::ScalarType type = scalar_type_of(layout_->units[index].dtype);
+  const at::Tensor exact = view_of(master.data(), elements);
+  const at::Tensor given =
+      at::from_blob(const_cast<std::byte*>(parameters.data()), {elements}, type);
+  const at::Tensor differs = exact.to(type).view(at::kShort).ne(given.view(at::kShort));
+  exact.copy_(at::where(differs, given.to(at::kFloat), exact));
+}
+
+void OptimizerStates::step(layout::UnitIndex index, std::span<std::byte> parameters,
                            std::span<float> gradients, const StepFactors& factors,
                            const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
   const auto divisor = divisor_of(factors);
   if (!divisor) multiply(gradients, factors.mean, factors.clip);
+  const std::span<float> master = units_[index].master.floats();
+  auto* const values = master.empty() ? reinterpret_cast<float*>(parameters.data()) : master.data();
   std::vector<Batch> batches;
   for (Segment& segment : units_[index].segments) {
     if (!used[segment.parameter]) continue;
     if (!segment.value.defined()) {
-      segment.value = view_of(parameters.data() + segment.offset, segment.elements);
+      segment.value = view_of(values + segment.offset, segment.elements);
       segment.gradient = view_of(gradients.data() + segment.offset, segment.elements);
     }
     StepSettings settings = settings_[segment.parameter];
@@ -163,6 +185,11 @@ void OptimizerStates::step(layout::UnitIndex index, std::span<float> parameters,
     for (std::size_t i = 0; i < states(); ++i) batch->states[i].push_back(segment.states[i]);
   }
   for (const Batch& batch : batches) run(batch, divisor);
+  if (!master.empty()) {
+    const auto elements = static_cast<std::int64_t>(master.size());
+    at::from_blob(parameters.data(), {elements}, scalar_type_of(layout_->units[index].dtype))
+        .copy_(view_of(master.data(), elements));
+  }
   for (const layout::PlacedParameter& placed : layout_->units[index].parameters) {
     if (used[placed.parameter]) ++steps_[placed.parameter];
   }

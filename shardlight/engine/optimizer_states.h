@@ -38,16 +38,22 @@ class OptimizerStates {
                                         const std::vector<ParameterGroup>& groups,
                                         memory::Account& account);
 
-  // Steps the rank's range of a unit: `parameters` and `gradients`, raw sums that it may overwrite,
-  // are that range; parameters that are not `used` (by table index) are left as they are, with
-  // their states and step counts. The spans may not move from one step to the next.
-  void step(layout::UnitIndex unit, std::span<float> parameters, std::span<float> gradients,
+  // The values of the rank's range of a unit are others than the last step left, or the first ones:
+  // masters follow them where they differ from the masters, rounded.
+  void adopt(layout::UnitIndex unit, std::span<const std::byte> parameters);
+  // Steps the rank's range of a unit: `parameters`, in the unit's dtype, and `gradients`, raw sums
+  // that it may overwrite, are that range; parameters that are not `used` (by table index) are left
+  // as they are, with their states and step counts. The spans may not move from one step to the
+  // next.
+  void step(layout::UnitIndex unit, std::span<std::byte> parameters, std::span<float> gradients,
             const StepFactors& factors, const std::vector<bool>& used);
 
   // How many states the optimizer has an element, and one of them for the rank's range of a unit.
   std::size_t states() const { return state_names_.size(); }
   const std::vector<std::string>& state_names() const { return state_names_; }
   std::span<const float> state(layout::UnitIndex unit, std::size_t which) const;
+  // The fp32 values that a unit of 16-bit parameters is the rounding of; empty for fp32.
+  std::span<float> master(layout::UnitIndex unit) const { return units_[unit].master.floats(); }
   // Steps that a parameter has taken part in.
   std::int64_t steps_of(layout::ParameterIndex parameter) const { return steps_[parameter]; }
 
@@ -60,6 +66,7 @@ class OptimizerStates {
     std::vector<at::Tensor> states;
   };
   struct UnitStates {
+    memory::Buffer master;                // of 16-bit parameters
     std::vector<memory::Buffer> buffers;  // by state
     std::vector<Segment> segments;
   };

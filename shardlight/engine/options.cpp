@@ -69,6 +69,19 @@ Status check_bytes(const char* field, Bytes bytes) {
 
 bool power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
+Status check_loss_scaling(const LossScaling& scaling) {
+  constexpr double kMost = 0x1p100;
+  int exponent = 0;
+  if (!(scaling.initial >= 1 && scaling.initial <= kMost) ||
+      std::frexp(scaling.initial, &exponent) != 0.5) {
+    return user_error("loss_scaling.initial", text_of(scaling.initial),
+                      "a power of two from 1 to 2^100");
+  }
+  if (scaling.growth_interval >= 1) return {};
+  return user_error("loss_scaling.growth_interval", std::to_string(scaling.growth_interval),
+                    "1 step or more");
+}
+
 Status check_reproducible(const Options& options) {
   if (!options.reproducible) return {};
   if (!power_of_two(options.accumulation)) {
@@ -94,6 +107,7 @@ Status check_options(const Optimizer& optimizer, const Options& options) {
     return user_error("accumulation", std::to_string(options.accumulation),
                       "a whole number from 1 to " + std::to_string(kMaxAccumulation));
   }
+  SHARDLIGHT_TRY_STATUS(check_loss_scaling(options.loss_scaling));
   const double clip_norm = options.clip_norm.value_or(1);
   if (!std::isfinite(clip_norm) || clip_norm <= 0) {
     return user_error("clip_norm", text_of(clip_norm), "a finite number above 0");

@@ -57,6 +57,13 @@ using LrSchedule = std::function<double(std::int64_t step)>;
 // stays there.
 LrSchedule warmup_cosine(std::int64_t warmup, std::int64_t total, double floor = 0.1);
 
+// Of the loss, where the model has fp16 parameters.
+struct LossScaling {
+  // A power of two from 1 to 2^100; at first the greatest that fp16 itself can hold.
+  double initial = 32768;
+  std::int64_t growth_interval = 2000;  // steps without one that was skipped, until it doubles
+};
+
 inline constexpr std::int64_t kMaxAccumulation = 1'000'000;
 
 struct Options {
@@ -67,8 +74,9 @@ struct Options {
 
   std::int64_t accumulation = 1;  // backward passes a step; gradients are their mean over all ranks
   plan::ReduceSetting reduce = plan::ReduceSetting::kDefault;
-  comm::ReduceOrder order = {};       // in which ranks are added
-  bool reproducible = false;          // the same bits for any split of the batch over ranks
+  comm::ReduceOrder order = {};  // in which ranks are added
+  bool reproducible = false;     // the same bits for any split of the batch over ranks
+  LossScaling loss_scaling;
   std::optional<double> clip_norm;    // the most that the global 2-norm of the gradients may be
   std::optional<std::uint64_t> seed;  // torch's generator is set by (seed, step, micro-batch)
 

@@ -89,8 +89,7 @@ Status Residency::publish_initial(layout::UnitIndex unit) {
   std::vector<std::byte> values(size_of(layout_->units[unit].bytes()));
   for (const ManagedTensor* member : state.members) {
     if (member->bytes() == 0) continue;
-    std::memcpy(values.data() + member->offset * sizeof(float), member->memory().data(),
-                member->bytes());
+    std::memcpy(values.data() + member->offset_bytes(), member->memory().data(), member->bytes());
   }
   const comm::Deadline deadline(deadline_);
   SHARDLIGHT_TRY_STATUS(transport_->broadcast(values, Rank(0), deadline));
@@ -98,9 +97,8 @@ Status Residency::publish_initial(layout::UnitIndex unit) {
     std::ranges::copy(values, whole.begin());
     state.memory = whole.data();
   } else {
-    const auto begin = layout_->exchanged.slice(unit, layout_->rank).begin.value();
     const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), values.data() + begin * sizeof(float), shard.size());
+    std::memcpy(shard.data(), values.data() + layout_->slice_begin_bytes(unit), shard.size());
   }
   for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
   if (state.memory != nullptr) show(state);
@@ -109,7 +107,7 @@ Status Residency::publish_initial(layout::UnitIndex unit) {
 
 void Residency::show(UnitState& unit) {
   for (ManagedTensor* member : unit.members) {
-    point_at(*member, unit.memory + member->offset * sizeof(float));
+    point_at(*member, unit.memory + member->offset_bytes());
   }
   unit.here = true;
 }
@@ -270,10 +268,9 @@ std::optional<layout::UnitIndex> Residency::victim() const {
   return found;
 }
 
-std::span<float> Residency::stepped(layout::UnitIndex unit) {
-  const auto bytes =
-      layout_->placements.optimizer.sharded() ? transport_->shard(unit) : transport_->whole(unit);
-  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+std::span<std::byte> Residency::stepped(layout::UnitIndex unit) {
+  return layout_->placements.optimizer.sharded() ? transport_->shard(unit)
+                                                 : transport_->whole(unit);
 }
 
 Status Residency::stepped_done(layout::UnitIndex unit) {
@@ -331,8 +328,7 @@ Status Residency::let_go() {
       }
     }
     for (ManagedTensor* member : unit.members) {
-      const auto offset = member->offset * static_cast<std::int64_t>(sizeof(float));
-      engine::let_go(*member, lost ? nullptr : values + offset);
+      engine::let_go(*member, lost ? nullptr : values + member->offset_bytes());
       if (!lost) continue;
       member->memory().release_data_and_set_meta_custom_data_ptr_error_msg_(
           "parameter " + member->name + " was lost with its engine: " + status.error().message());

@@ -57,11 +57,11 @@ class Residency final : public Keeper {
   // Parameters of this rank were changed by something else than the optimizer.
   bool edited() const;
   // Makes the edits of all ranks the values of all: together on all ranks, which must have made the
-  // same ones. Errors (user): a parameter that differs from rank to rank.
-  Status settle_edits();
+  // same ones. What was edited. Errors (user): a parameter that differs from rank to rank.
+  Result<std::vector<layout::UnitIndex>> settle_edits();
 
   // What the optimizer of this rank steps: its slice of the unit, or all of it.
-  std::span<float> stepped(layout::UnitIndex unit);
+  std::span<std::byte> stepped(layout::UnitIndex unit);
   // The step has changed the unit: publishes this rank's slice, and the rest is out of date.
   Status stepped_done(layout::UnitIndex unit);
   // Brings the unit and holds it here until unhold: for whole values outside of operators.

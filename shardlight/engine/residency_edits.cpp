@@ -27,15 +27,18 @@ bool Residency::edited() const {
   return std::ranges::any_of(units_, [](const UnitState& unit) { return unit.edited; });
 }
 
-Status Residency::settle_edits() {
+Result<std::vector<layout::UnitIndex>> Residency::settle_edits() {
   const std::scoped_lock lock(mutex_);
+  std::vector<bool> edited;
+  for (const UnitState& unit : units_) edited.push_back(unit.edited);
+  SHARDLIGHT_TRY_STATUS(agree_on_any(*transport_, edited, comm::Deadline(deadline_)));
+  std::vector<layout::UnitIndex> settled;
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    std::vector<double> edited = {units_[unit].edited ? 1.0 : 0.0};
-    SHARDLIGHT_TRY_STATUS(
-        transport_->all_reduce(edited, comm::Combine::kMax, comm::Deadline(deadline_)));
-    if (edited.front() > 0) SHARDLIGHT_TRY_STATUS(settle_edit(unit));
+    if (!edited[unit]) continue;
+    SHARDLIGHT_TRY_STATUS(settle_edit(unit));
+    settled.push_back(unit);
   }
-  return {};
+  return settled;
 }
 
 Status Residency::settle_edit(layout::UnitIndex unit) {
@@ -43,7 +46,7 @@ Status Residency::settle_edit(layout::UnitIndex unit) {
   if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "an edit"));
   std::vector<std::span<const std::byte>> values;
   for (const ManagedTensor* member : state.members) {
-    values.emplace_back(state.memory + member->offset * sizeof(float), member->bytes());
+    values.emplace_back(state.memory + member->offset_bytes(), member->bytes());
   }
   const comm::Deadline deadline(deadline_);
   SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, values, deadline));
@@ -61,9 +64,8 @@ Status Residency::settle_edit(layout::UnitIndex unit) {
     state.memory = whole.data();
     show(state);
   } else {
-    const auto begin = layout_->exchanged.slice(unit, layout_->rank).begin.value();
     const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), edited.data() + begin * sizeof(float), shard.size());
+    std::memcpy(shard.data(), edited.data() + layout_->slice_begin_bytes(unit), shard.size());
     if (shared_units_) send_away(unit);
   }
   state.own_copy = {};

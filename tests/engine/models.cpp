@@ -19,7 +19,7 @@ at::Generator generator_of(std::int64_t step, std::int64_t micro_batch) {
 const std::vector<NamedModel>& models() {
   static const std::vector<NamedModel> kModels = [] {
     std::vector<NamedModel> all = dense_models();
-    for (const auto& more : {sequence_models(), odd_models()}) {
+    for (const auto& more : {sequence_models(), odd_models(), half_models()}) {
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;

@@ -1,6 +1,6 @@
 // Small models of many kinds for the engine's tests: unmodified torch modules, with a loss and
 // batches that are functions of (step, global micro-batch) alone. Which there are and what each is
-// for is said beside it in dense_models.cpp, sequence_models.cpp and odd_models.cpp.
+// for is said beside it in the files *_models.cpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>

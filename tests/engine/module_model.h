@@ -16,10 +16,11 @@ struct NamedModel {
   TestModel (*make)(std::uint64_t seed);
 };
 
-// By file: dense ones, sequences, and modules that use their parameters in odd ways.
+// By file: dense ones, sequences, modules that use their parameters in odd ways, and 16-bit ones.
 std::vector<NamedModel> dense_models();
 std::vector<NamedModel> sequence_models();
 std::vector<NamedModel> odd_models();
+std::vector<NamedModel> half_models();
 // Their forward draws random numbers, from a generator that belongs to the process.
 std::vector<NamedModel> random_models();
 

@@ -49,10 +49,10 @@ class Twin {
       const at::Tensor loss = model_.loss(step, batch);
       outcome_.losses[static_cast<std::size_t>(batch / run_->options.accumulation)].push_back(
           loss.item<double>());
-      loss.backward();
+      (loss * scale()).backward();
       Gradients& mine = leaves.emplace_back();
       for (const auto& [name, parameter] : parameters_) {
-        mine.push_back(parameter.grad());
+        mine.push_back(parameter.grad().defined() ? parameter.grad().to(at::kFloat) : at::Tensor());
         parameter.mutable_grad().reset();
       }
     }
@@ -69,8 +69,16 @@ class Twin {
   }
 
   double mean() const {
-    return 1.0 /
-           (static_cast<double>(run_->world) * static_cast<double>(run_->options.accumulation));
+    return 1.0 / (static_cast<double>(run_->world) *
+                  static_cast<double>(run_->options.accumulation) * scale());
+  }
+
+  // As long as no step is skipped and few are taken.
+  double scale() const {
+    const bool half = std::ranges::any_of(parameters_, [](const auto& parameter) {
+      return parameter.second.scalar_type() == at::kHalf;
+    });
+    return half ? run_->options.loss_scaling.initial : 1;
   }
 
   Gradients added(const std::vector<Gradients>& leaves) const {
@@ -121,10 +129,13 @@ class Twin {
     const auto& [name, parameter] = parameters_[p];
     if (!parameter.requires_grad()) return;
     outcome_.gradients[std::to_string(step) + "/" + name] =
-        gradient.defined() ? gradient.clone() : at::zeros_like(parameter);
+        gradient.defined() ? gradient.to(parameter.scalar_type(), false, /*copy=*/true)
+                           : at::zeros_like(parameter);
     for (const std::string& state : state_names(run_->optimizer)) {
-      states_.try_emplace(name + "/" + state, at::zeros_like(parameter));
+      states_.try_emplace(name + "/" + state, at::zeros_like(parameter, at::kFloat));
     }
+    if (parameter.scalar_type() == at::kFloat) return;
+    states_.try_emplace(name + "/master", parameter.detach().to(at::kFloat));
   }
 
   void clip(Gradients& means) const {
@@ -145,6 +156,8 @@ class Twin {
 
   void step_parameter(std::int64_t step, std::size_t p, const at::Tensor& gradient) {
     const auto& [name, parameter] = parameters_[p];
+    const bool half = parameter.scalar_type() != at::kFloat;
+    const at::Tensor stepped = half ? states_.at(name + "/master") : parameter;
     double lr = 0, weight_decay = 0;
     std::visit([&](const auto& x) { lr = x.lr, weight_decay = x.weight_decay; }, run_->optimizer);
     for (const ParameterGroup& group : run_->options.groups) {
@@ -158,17 +171,18 @@ class Twin {
     const at::Tensor steps = at::full({}, static_cast<double>(count), at::kFloat);
     const auto state = [&](const char* which) { return states_.at(name + "/" + which); };
     if (const auto* x = std::get_if<AdamW>(&run_->optimizer)) {
-      at::_fused_adamw_({parameter}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
+      at::_fused_adamw_({stepped}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
                         {steps}, lr, x->beta1, x->beta2, weight_decay, x->epsilon, false, false);
     } else if (const auto* y = std::get_if<Adam>(&run_->optimizer)) {
-      at::_fused_adam_({parameter}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
+      at::_fused_adam_({stepped}, {gradient}, {state("exp_avg")}, {state("exp_avg_sq")}, {},
                        {steps}, lr, y->beta1, y->beta2, weight_decay, y->epsilon, false, false);
     } else if (const auto* z = std::get_if<SGD>(&run_->optimizer)) {
       std::vector<at::Tensor> momentum;
       if (z->momentum > 0) momentum.push_back(state("momentum_buffer"));
-      at::_fused_sgd_({parameter}, {gradient}, momentum, weight_decay, z->momentum, lr, 0, false,
+      at::_fused_sgd_({stepped}, {gradient}, momentum, weight_decay, z->momentum, lr, 0, false,
                       false, count == 1);
     }
+    if (half) parameter.detach().copy_(stepped);
   }
 
   const Training* run_;

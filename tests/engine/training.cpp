@@ -23,7 +23,9 @@ void read_all(Engine& engine, const TestModel& model, const Optimizer& optimizer
       outcome.parameters[name] = parameter.detach().clone();
     }
     if (!parameter.requires_grad()) continue;
-    for (const std::string& state : state_names(optimizer)) {
+    auto states = state_names(optimizer);
+    if (parameter.scalar_type() != at::kFloat) states.emplace_back("master");
+    for (const std::string& state : states) {
       outcome.states[name + "/" + state] = engine.optimizer_state(parameter, state);
     }
   }
