@@ -1,8 +1,8 @@
 // The exchange between processes of this machine, beside the memory-copy limit of the same run:
-// exchange_bench [RANKS [LARGEST_SHARD_BYTES [only]]] prints one JSON object a line, of medians
-// over rounds: wall and CPU milliseconds a rank for an all-gather (publish and gather, two units in
-// turn), a reduce-scatter (reduce, reduced, release; also of a gradient in small parts) and copying
-// the all-gather's bytes at once.
+// exchange_bench [RANKS [LARGEST_SHARD_BYTES [only]]], or mpirun -n RANKS and the same, prints one
+// JSON object a line, of medians over rounds: wall and CPU milliseconds a rank for an all-gather
+// (publish and gather, two units in turn), a reduce-scatter (reduce, reduced, release; also of a
+// gradient in small parts) and copying the all-gather's bytes at once.
 #include <cstdlib>
 #include <vector>
 

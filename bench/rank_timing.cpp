@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "shardlight/comm/mpi/mpi_world.h"
+#include "shardlight/comm/place.h"
 #include "shardlight/comm/shm/shm_world.h"
 
 namespace shardlight::comm {
@@ -26,6 +28,12 @@ double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+void be_rank(Result<std::unique_ptr<Transport>> transport,
+             const std::function<void(Transport&)>& body) {
+  if (!transport) must(Failure(transport.error()));
+  body(**transport);
 }
 
 }  // namespace
@@ -79,14 +87,16 @@ void say(const Transport& transport, const std::string& what, const std::string&
 
 bool run_ranks(std::int64_t world, const std::vector<UnitSpec>& units,
                const std::function<void(Transport&)>& body) {
+  const auto place = place_of(Environment::of_process());
+  if (place && place->launcher == "Open MPI") {
+    be_rank(connect_mpi(units, ample()), body);
+    return true;
+  }
   static int jobs = 0;
   const std::string job = fmt::format("bench.{}.{}", ::getpid(), jobs++);
   for (std::int64_t rank = 0; rank < world; ++rank) {
     if (::fork() != 0) continue;
-    auto transport = connect_shm({.job = job, .rank = Rank(rank), .world = world}, units, ample());
-    if (!transport) must(Failure(transport.error()));
-    body(**transport);
-    transport->reset();
+    be_rank(connect_shm({.job = job, .rank = Rank(rank), .world = world}, units, ample()), body);
     std::_Exit(0);
   }
   int status = 0;

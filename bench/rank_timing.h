@@ -29,7 +29,8 @@ Timing timed(Transport& transport, std::int64_t bytes, const std::function<void(
 void say(const Transport& transport, const std::string& what, const std::string& size,
          std::int64_t bytes, const Timing& timing);
 
-// Each rank of a world of processes runs `body`; whether all of them ended well.
+// Each rank of a world of processes runs `body`; whether all of them ended well. Under mpirun this
+// process is one of them, over mpi.
 bool run_ranks(std::int64_t world, const std::vector<UnitSpec>& units,
                const std::function<void(Transport&)>& body);
 
