@@ -297,6 +297,7 @@ Status CommunicationThread::await_start(Deadline deadline) { return loop_->await
 
 Rank CommunicationThread::rank() const { return loop_->link().rank(); }
 std::int64_t CommunicationThread::world() const { return loop_->link().world(); }
+Bytes CommunicationThread::bytes_sent() const { return Bytes(loop_->link().bytes_sent()); }
 
 void CommunicationThread::post(std::function<void()> task) { loop_->post(std::move(task)); }
 

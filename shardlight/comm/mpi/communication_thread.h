@@ -36,6 +36,7 @@ class CommunicationThread {
   // The job's; once started.
   Rank rank() const;
   std::int64_t world() const;
+  Bytes bytes_sent() const;  // Link's
 
   // Done in this order by the thread.
   void post(std::function<void()> task);

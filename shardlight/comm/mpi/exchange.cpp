@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "shardlight/base/arithmetic.h"
 #include "shardlight/comm/text_hash.h"
 
 namespace shardlight::comm {
 namespace {
 
-constexpr std::int64_t kPage = 4096;
 constexpr Count kAddedElements(kChunkBytes / 4);
-constexpr std::uint32_t kProtocol = 1;
+constexpr std::uint32_t kProtocol = 2;
 
 std::uint64_t fingerprint_of(const std::vector<UnitSpec>& units) {
   std::string text = fmt::format("mpi {}", kProtocol);
@@ -30,20 +28,13 @@ std::uint64_t fingerprint_of(const std::vector<UnitSpec>& units) {
 Result<std::shared_ptr<Exchange>> Exchange::make(Link& link, const Heard& heard,
                                                  std::uint32_t epoch, std::vector<UnitSpec> units,
                                                  const MpiOptions& options) {
-  std::int64_t bytes = kPage;
-  for (const UnitSpec& unit : units) {
-    const Count slice = unit.slices[link.rank().value()];
-    const std::int64_t each = layout::bytes_per_element(unit.dtype).value();
-    bytes += round_up(unit.whole ? unit.bytes().value() : each * slice.value(), kPage);
-  }
-  SHARDLIGHT_TRY(Segment memory, Segment::anonymous(Bytes(bytes)));
-  memory.populate(Bytes(0), Bytes(bytes));
+  SHARDLIGHT_TRY(OwnMemory memory, OwnMemory::create(units, link.rank()));
   return std::shared_ptr<Exchange>(
       new Exchange(link, heard, epoch, std::move(units), options, std::move(memory)));
 }
 
 Exchange::Exchange(Link& link, const Heard& heard, std::uint32_t epoch, std::vector<UnitSpec> units,
-                   const MpiOptions& options, Segment memory)
+                   const MpiOptions& options, OwnMemory memory)
     : link_(link),
       heard_(heard),
       epoch_(epoch),
@@ -54,6 +45,7 @@ Exchange::Exchange(Link& link, const Heard& heard, std::uint32_t epoch, std::vec
       memory_(std::move(memory)),
       fingerprint_(fingerprint_of(units_)) {
   const auto ranks = static_cast<std::size_t>(world_);
+  offers_.resize(ranks);
   hellos_.resize(ranks);
   statuses_.resize(ranks);
   left_.resize(ranks);
@@ -61,15 +53,10 @@ Exchange::Exchange(Link& link, const Heard& heard, std::uint32_t epoch, std::vec
   sent_.resize(ranks);
   received_.resize(ranks);
   outgoing_.resize(ranks);
-  versions_.resize(units_.size());
   owned_.resize(units_.size());
-  std::int64_t offset = 0;
   for (UnitId unit = 0; unit < units_.size(); ++unit) {
     const UnitSpec& spec = units_[unit];
     const Count slice = spec.slices[rank_.value()];
-    const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-    offsets_.push_back(offset);
-    offset += round_up(spec.whole ? spec.bytes().value() : each * slice.value(), kPage);
     const std::vector<Rank> all = owners(unit);
     if (!spec.reduces || std::find(all.begin(), all.end(), rank_) == all.end()) continue;
     owned_[unit] = std::make_unique<Owned>(SliceSum(spec.order, world_, slice, kAddedElements));
@@ -87,19 +74,6 @@ std::vector<Rank> Exchange::owners(UnitId unit) const {
   }
   if (owners.empty()) owners.emplace_back(0);
   return owners;
-}
-
-std::span<std::byte> Exchange::shard(UnitId unit) const {
-  const UnitSpec& spec = units_[unit];
-  const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-  const std::int64_t begin = spec.whole ? spec.slice_begin(rank_).value() * each : 0;
-  return {memory_.data() + offsets_[unit] + begin,
-          static_cast<std::size_t>(spec.slices[rank_.value()].value() * each)};
-}
-
-std::span<std::byte> Exchange::whole(UnitId unit) const {
-  if (!units_[unit].whole) return {};
-  return {memory_.data() + offsets_[unit], static_cast<std::size_t>(units_[unit].bytes().value())};
 }
 
 TrafficCount Exchange::traffic() const {
@@ -141,12 +115,14 @@ void Exchange::connect(Call& call) {
   }
   MessageHeader hello = header(MessageKind::kHello);
   hello.number = static_cast<std::int64_t>(fingerprint_);
-  tell_all(hello);
-  on_hello(rank_, fingerprint_);
+  const std::vector<MemoryOffer> offers = {memory_.offer()};
+  tell_all(hello, bytes_of_values(offers));
+  on_hello(rank_, fingerprint_, offers[0]);
 }
 
-void Exchange::on_hello(Rank from, std::uint64_t fingerprint) {
+void Exchange::on_hello(Rank from, std::uint64_t fingerprint, const MemoryOffer& offer) {
   hellos_[from.value()] = fingerprint;
+  offers_[from.value()] = offer;
   const auto connecting = std::find_if(calls_.begin(), calls_.end(), [](const Call* call) {
     return call->operation().kind == OperationKind::kConnect;
   });
@@ -168,8 +144,12 @@ void Exchange::handle(const Message& message) {
   const MessageHeader& header = message.header;
   const Rank from = message.from;
   switch (header.kind) {
-    case MessageKind::kHello:
-      return on_hello(from, static_cast<std::uint64_t>(header.number));
+    case MessageKind::kHello: {
+      // A rank of another protocol is told apart by its fingerprint.
+      auto offers = values_of_bytes<MemoryOffer>(message.payload);
+      offers.resize(1);
+      return on_hello(from, static_cast<std::uint64_t>(header.number), offers[0]);
+    }
     case MessageKind::kStatus: {
       const auto records = values_of_bytes<StatusRecord>(message.payload);
       if (!records.empty()) statuses_[from.value()] = records[0];

@@ -19,8 +19,8 @@
 #include "shardlight/comm/mpi/chunk_pool.h"
 #include "shardlight/comm/mpi/link.h"
 #include "shardlight/comm/mpi/mpi_world.h"
+#include "shardlight/comm/mpi/rank_memory.h"
 #include "shardlight/comm/mpi/slice_sum.h"
-#include "shardlight/comm/shared/segment.h"
 
 namespace shardlight::comm {
 
@@ -58,14 +58,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Rank rank() const { return rank_; }
   std::int64_t world() const { return world_; }
   std::uint32_t epoch() const { return epoch_; }
-  std::span<std::byte> shard(UnitId unit) const;
-  std::span<std::byte> whole(UnitId unit) const;
+  const OwnMemory& memory() const { return memory_; }
   Status check_alive(const Operation& operation) const;
   TrafficCount traffic() const;
+  void count_gathered(std::int64_t bytes) { bytes_gathered_ += bytes; }
+  // What each rank offers to those of its host; once connected.
+  const std::vector<MemoryOffer>& offers() const { return offers_; }
 
   // Each finishes the call, now or later.
   void connect(Call& call);
-  void gather(Call& call, UnitId unit, std::int64_t version, std::span<std::byte> target);
+  // The slices of the owners `by_message`, copied to `target`; of those `by_memory`, which the
+  // caller copies himself, nothing but that they are published.
+  void gather(Call& call, UnitId unit, std::int64_t version, std::span<std::byte> target,
+              const std::vector<Rank>& by_message, const std::vector<Rank>& by_memory);
   void reduce(Call& call, UnitId unit, std::int64_t round, bool fresh, const Gradient& gradient);
   void await_sum(Call& call, UnitId unit, std::int64_t round);  // this rank's slice
   void gather_sum(Call& call, UnitId unit, std::int64_t round, std::span<float> target);
@@ -73,7 +78,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void broadcast(Call& call, std::span<std::byte> bytes, Rank root);
   void send(Call& call, std::span<const std::byte> bytes, Rank to);
   void receive(Call& call, std::span<std::byte> bytes, Rank from);
-  void publish(UnitId unit, std::int64_t version);
+  void published(UnitId unit);  // whoever waits for it is told
   void release(UnitId unit, std::int64_t round);
   std::span<float> own_sum(UnitId unit);
   std::string rank_table() const;
@@ -154,7 +159,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
 
   Exchange(Link& link, const Heard& heard, std::uint32_t epoch, std::vector<UnitSpec> units,
-           const MpiOptions& options, Segment memory);
+           const MpiOptions& options, OwnMemory memory);
 
   MessageHeader header(MessageKind kind) const { return {.kind = kind, .epoch = epoch_}; }
   void tell_all(const MessageHeader& header, std::span<const std::byte> payload = {});
@@ -164,7 +169,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void end(Call& call, Status status);
 
   // exchange.cpp
-  void on_hello(Rank from, std::uint64_t fingerprint);
+  void on_hello(Rank from, std::uint64_t fingerprint, const MemoryOffer& offer);
   void on_failed(const Message& message);
   void check_deadlines();
   void check_silence(Clock::time_point now);
@@ -226,8 +231,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   MpiOptions options_;
   Rank rank_;
   std::int64_t world_;
-  Segment memory_;
-  std::vector<std::int64_t> offsets_;  // of shard or whole unit
+  OwnMemory memory_;
+  std::vector<MemoryOffer> offers_;  // by rank
   ChunkPool pool_;
 
   std::uint64_t fingerprint_ = 0;
@@ -238,7 +243,6 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::vector<StatusRecord> statuses_;
   std::vector<bool> left_, lost_;
 
-  std::vector<std::int64_t> versions_;
   std::unordered_map<std::int64_t, Ask> asks_;
   std::int64_t last_ask_ = 0;
   std::map<std::pair<SourceKind, std::uint32_t>, std::vector<Asked>> asked_;

@@ -54,28 +54,31 @@ void Exchange::ask(Call& call, Rank owner, SourceKind source, UnitId unit, std::
   link_.send(owner, asking);
 }
 
-void Exchange::gather(Call& call, UnitId unit, std::int64_t version, std::span<std::byte> target) {
+void Exchange::gather(Call& call, UnitId unit, std::int64_t version, std::span<std::byte> target,
+                      const std::vector<Rank>& by_message, const std::vector<Rank>& by_memory) {
   if (!begin(call)) return;
   const UnitSpec& spec = units_[unit];
   const std::int64_t each = layout::bytes_per_element(spec.dtype).value();
-  // Each rank begins with its neighbour, so that they do not all ask the same one first.
-  for (std::int64_t i = 1; i < world_; ++i) {
-    const Rank owner((rank_.value() + i) % world_);
-    const std::int64_t bytes = spec.slices[owner.value()].value() * each;
-    if (bytes == 0) continue;
+  for (const Rank owner : by_message) {
     std::byte* slice = target.data() + spec.slice_begin(owner).value() * each;
-    ask(call, owner, SourceKind::kShard, unit, version, slice, bytes);
+    ask(call, owner, SourceKind::kShard, unit, version, slice,
+        spec.slices[owner.value()].value() * each);
   }
-  if (spec.slices[rank_.value()] > Count(0) && versions_[unit] < version) {
-    call.awaited.push_back(rank_);
-    own_versions_[static_cast<std::uint32_t>(unit)].emplace_back(&call, version);
-    call.must_wait = true;
+  for (const Rank owner : by_memory) {
+    if (owner != rank_) {
+      // None of its bytes: answered when it is published.
+      ask(call, owner, SourceKind::kShard, unit, version, target.data(), 0);
+    } else if (memory_.version(unit) < version) {
+      call.awaited.push_back(rank_);
+      own_versions_[static_cast<std::uint32_t>(unit)].emplace_back(&call, version);
+      call.must_wait = true;
+    }
   }
   settle(call);
 }
 
-void Exchange::publish(UnitId unit, std::int64_t version) {
-  versions_[unit] = version;
+void Exchange::published(UnitId unit) {
+  const std::int64_t version = memory_.version(unit);
   const auto waiting = own_versions_.find(static_cast<std::uint32_t>(unit));
   if (waiting != own_versions_.end()) {
     const auto calls = std::exchange(waiting->second, {});
@@ -149,8 +152,8 @@ bool Exchange::answer(const Asked& asked) {
   const MessageHeader& asking = asked.header;
   switch (asking.source) {
     case SourceKind::kShard: {
-      if (versions_[asking.unit] < asking.number) return false;
-      give(asked, shard(asking.unit).data(), nullptr, nullptr, asking.size, nullptr);
+      if (memory_.version(asking.unit) < asking.number) return false;
+      give(asked, memory_.shard(asking.unit).data(), nullptr, nullptr, asking.size, nullptr);
       return true;
     }
     case SourceKind::kSum: {

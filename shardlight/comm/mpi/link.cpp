@@ -67,6 +67,7 @@ void Link::send(Rank to, const MessageHeader& header, std::span<const std::byte>
     broken_ = to;
     return;
   }
+  bytes_sent_ += static_cast<std::int64_t>(bytes->size());
   track(request, {.peer = to, .done = [bytes](std::size_t) {}});
 }
 
@@ -77,6 +78,7 @@ void Link::send_bytes(Rank to, int tag, std::span<const std::byte> bytes, Done d
     broken_ = to;
     return done(0);
   }
+  bytes_sent_ += static_cast<std::int64_t>(bytes.size());
   track(request, {.peer = to, .transfer = true, .done = std::move(done)});
 }
 

@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,6 +49,9 @@ class Link {
   // A rank that MPI said it cannot reach, once.
   std::optional<Rank> take_broken() { return std::exchange(broken_, std::nullopt); }
 
+  // Handed to MPI since it was started, messages and transfers. Any thread.
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+
   // Ends MPI, which waits for all processes to do so. Nothing else may be called afterwards.
   void finalize();
 
@@ -73,6 +77,7 @@ class Link {
   std::int64_t world_ = 1;
   bool ours_ = true;  // MPI was started here
   int tag_ = 0;
+  std::atomic<std::int64_t> bytes_sent_{0};
   std::vector<MPI_Request> requests_;
   std::vector<Pending> pending_;  // of the request at the same index
   std::size_t transfers_ = 0;

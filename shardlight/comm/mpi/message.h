@@ -19,7 +19,7 @@ enum class MessageKind : std::uint8_t {
   kAlive,
   kGoodbye,  // makes no more calls of MPI but the last one
   // Of one transport.
-  kHello,       // number: fingerprint of the units
+  kHello,       // number: fingerprint of the units; payload: MemoryOffer
   kStatus,      // payload: StatusRecord
   kLeft,        // number: collective operations taken part in
   kFailed,      // payload: two texts

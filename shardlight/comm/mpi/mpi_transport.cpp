@@ -15,7 +15,10 @@ std::uint32_t shown(UnitId unit) { return static_cast<std::uint32_t>(unit + 1); 
 }  // namespace
 
 MpiTransport::MpiTransport(CommunicationThread& thread, std::shared_ptr<Exchange> exchange)
-    : thread_(thread), exchange_(std::move(exchange)), released_(exchange_->units().size()) {}
+    : thread_(thread),
+      exchange_(std::move(exchange)),
+      peers_(static_cast<std::size_t>(exchange_->world())),
+      released_(exchange_->units().size()) {}
 
 MpiTransport::~MpiTransport() {
   thread_.run([this] { exchange_->leave(); });
@@ -58,32 +61,18 @@ Operation MpiTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) 
   return {.kind = kind, .unit = units()[unit].name, .bytes = bytes};
 }
 
-Status MpiTransport::connect(Deadline deadline) {
+Status MpiTransport::connect(Deadline deadline, bool maps_host) {
   Call call({.kind = OperationKind::kConnect}, 0, deadline);
-  return done(call, [&] { exchange_->connect(call); });
+  SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->connect(call); }));
+  if (maps_host) map_host();
+  return {};
 }
 
 Status MpiTransport::publish(UnitId unit, std::int64_t version) {
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
   SHARDLIGHT_TRY_STATUS(exchange_->check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
-  thread_.post([exchange = exchange_, unit, version] { exchange->publish(unit, version); });
-  return {};
-}
-
-Status MpiTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
-                            Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
-  const UnitSpec& spec = units()[unit];
-  if (size_of(target.size()) != spec.bytes()) {
-    return user_error("target", fmt::format("{} bytes", target.size()),
-                      fmt::format("the unit's {}", spec.bytes().value()));
-  }
-  Call call(operation(OperationKind::kGather, unit, spec.bytes()), shown(unit), deadline);
-  SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->gather(call, unit, version, target); }));
-  if (spec.whole && target.data() == whole(unit).data()) return {};
-  const std::span<const std::byte> own = shard(unit);
-  const Bytes begin = layout::bytes_per_element(spec.dtype) * spec.slice_begin(rank()).value();
-  copy_bytes(target.data() + begin.value(), own.data(), size_of(own.size()).value());
+  exchange_->memory().publish(unit, version);
+  thread_.post([exchange = exchange_, unit] { exchange->published(unit); });
   return {};
 }
 

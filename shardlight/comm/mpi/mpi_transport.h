@@ -18,15 +18,16 @@ class MpiTransport final : public Transport {
   // left too.
   ~MpiTransport() override;
 
-  Status connect(Deadline deadline);
+  // Meets the others, and maps the memory of those of this host if `maps_host`.
+  Status connect(Deadline deadline, bool maps_host);
 
   Rank rank() const override { return exchange_->rank(); }
   std::int64_t world() const override { return exchange_->world(); }
   const std::vector<UnitSpec>& units() const override { return exchange_->units(); }
 
-  std::span<std::byte> shard(UnitId unit) override { return exchange_->shard(unit); }
+  std::span<std::byte> shard(UnitId unit) override { return exchange_->memory().shard(unit); }
   Status publish(UnitId unit, std::int64_t version) override;
-  std::span<std::byte> whole(UnitId unit) override { return exchange_->whole(unit); }
+  std::span<std::byte> whole(UnitId unit) override { return exchange_->memory().whole(unit); }
   Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                 Deadline deadline) override;
   // Empty: ranks of different hosts share no memory.
@@ -48,7 +49,23 @@ class MpiTransport final : public Transport {
   TrafficCount traffic() const override { return exchange_->traffic(); }
   std::string rank_table() const override;
 
+  // What this process has handed to MPI so far, by all its transports; headers and heartbeats too.
+  Bytes bytes_sent() const { return thread_.bytes_sent(); }
+
  private:
+  // The owners of slices of a unit, by how a gather reads them.
+  struct Owners {
+    std::vector<Rank> there;    // in memory of this host, published
+    std::vector<Rank> awaited;  // in memory of this host, not published yet
+    std::vector<Rank> by_message;
+  };
+  void map_host();
+  Owners owners(UnitId unit, std::int64_t version) const;
+  std::int64_t version(UnitId unit, Rank owner) const;
+  bool come_soon(UnitId unit, std::int64_t version, const std::vector<Rank>& awaited,
+                 const Deadline& deadline) const;
+  void copy_slices(UnitId unit, std::int64_t version, const std::vector<Rank>& owners,
+                   std::span<std::byte> target) const;
   Status check_unit(UnitId unit) const;
   Status check_rank(const char* field, Rank rank) const;
   Status check_peer(const char* field, Rank peer) const;
@@ -60,6 +77,8 @@ class MpiTransport final : public Transport {
 
   CommunicationThread& thread_;
   std::shared_ptr<Exchange> exchange_;
+  // By rank; nothing of this one, and of those that are read by messages.
+  std::vector<std::optional<PeerMemory>> peers_;
   std::vector<std::atomic<std::int64_t>> released_;  // by unit: rounds
 };
 

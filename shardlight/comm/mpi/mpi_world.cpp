@@ -18,7 +18,7 @@ Result<std::unique_ptr<Transport>> connect_mpi(std::vector<UnitSpec> units, Dead
   SHARDLIGHT_TRY_STATUS(check_units(units, thread.world()));
   SHARDLIGHT_TRY(auto exchange, thread.open(std::move(units), options));
   auto transport = std::make_unique<MpiTransport>(thread, std::move(exchange));
-  SHARDLIGHT_TRY_STATUS(transport->connect(deadline));
+  SHARDLIGHT_TRY_STATUS(transport->connect(deadline, options.maps_host));
   return transport;
 }
 

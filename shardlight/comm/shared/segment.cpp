@@ -19,9 +19,10 @@ Failure failure(const std::string& operation, Bytes size) {
       Unusable::kCommunicator));
 }
 
-Result<std::byte*> mapped(int descriptor, int flags, Bytes size) {
-  void* data = ::mmap(nullptr, static_cast<std::size_t>(size.value()), PROT_READ | PROT_WRITE,
-                      flags, descriptor, 0);
+Result<std::byte*> mapped(int descriptor, int flags, Bytes size,
+                          int access = PROT_READ | PROT_WRITE) {
+  void* data =
+      ::mmap(nullptr, static_cast<std::size_t>(size.value()), access, flags, descriptor, 0);
   if (data == MAP_FAILED) return failure("mapping", size);
   return static_cast<std::byte*>(data);
 }
@@ -52,6 +53,11 @@ Result<Descriptor> Segment::create_file(Bytes size) {
 
 Result<Segment> Segment::of_file(const Descriptor& file, Bytes size) {
   SHARDLIGHT_TRY(std::byte * data, mapped(file.get(), MAP_SHARED | MAP_NORESERVE, size));
+  return Segment(data, size);
+}
+
+Result<Segment> Segment::of_file_to_read(const Descriptor& file, Bytes size) {
+  SHARDLIGHT_TRY(std::byte * data, mapped(file.get(), MAP_SHARED | MAP_NORESERVE, size, PROT_READ));
   return Segment(data, size);
 }
 

@@ -35,6 +35,8 @@ class Segment {
   // A new memfd, and a mapping of one (the descriptor may be closed afterwards).
   static Result<Descriptor> create_file(Bytes size);
   static Result<Segment> of_file(const Descriptor& file, Bytes size);
+  // A mapping that writing to is a segmentation fault.
+  static Result<Segment> of_file_to_read(const Descriptor& file, Bytes size);
 
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string>
@@ -14,8 +16,11 @@ namespace {
 
 using testing::AllOf;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -98,6 +103,25 @@ TEST(MpiFaults, WhoDoesNotComeIsNamedAtTheDeadline) {
                             HasSubstr("rank 1 did not come")));
   }
   EXPECT_EQ(job.status, 0) << job.output;
+}
+
+TEST(MpiFaults, RanksThatCannotMapEachOthersMemorySaySoAndGoOn) {
+  const std::string apart = "unshare --pid --fork --kill-child ";
+  if (::geteuid() != 0 || std::system((apart + "true 2>/dev/null").c_str()) != 0) {
+    GTEST_SKIP() << "another process namespace needs root";
+  }
+  // Open MPI's own reading of another process takes process numbers too.
+  const Job job = run(
+      "--mca btl_vader_single_copy_mechanism none -n 1",
+      std::string("round 2 : --oversubscribe -n 1 ") + apart + SHARDLIGHT_FAULT_RANK + " round 2");
+  EXPECT_THAT(job.said, ElementsAre(Pair(0, "went on"), Pair(1, "went on"))) << job.output;
+  for (const std::string other : {"0", "1"}) {
+    EXPECT_THAT(job.output, HasSubstr("read by messages, as their memory cannot be mapped: rank " +
+                                      other + " (it is in another process namespace)"));
+  }
+  const Job together = run("-n 2", "round 2");
+  EXPECT_THAT(together.said, SizeIs(2));
+  EXPECT_THAT(together.output, Not(HasSubstr("cannot be mapped")));
 }
 
 TEST(MpiFaults, AWaitBurnsNoCore) {

@@ -5,13 +5,13 @@
 #include "shardlight/base/environment.h"
 #include "shardlight/comm/mpi/mpi_world.h"
 #include "shardlight/comm/place.h"
-#include "tests/comm/worlds.h"
+#include "tests/comm/mpi/mpi_worlds.h"
 
 namespace shardlight::comm {
 namespace {
 
 std::string run_rank(const std::vector<UnitSpec>& units, const RankBody& body) {
-  auto transport = connect_mpi(units, ample());
+  auto transport = connect_mpi(units, ample(), {.maps_host = maps_host()});
   return transport ? body(**transport) : transport.error().message();
 }
 
@@ -56,6 +56,8 @@ std::vector<std::string> run_world(const WorldCase& world, const std::vector<Uni
   if (const Status shared = share(**transport, said); !shared) said[0] = shared.error().message();
   return said;
 }
+
+bool maps_host() { return Environment::of_process().text("SHARDLIGHT_TEST_MPI_BY") != "messages"; }
 
 Deadline ample() { return Deadline(Seconds(120)); }
 
