@@ -203,7 +203,8 @@ void CommunicationThread::Loop::dispatch(const Message& message) {
   if (found != exchanges_.end()) return found->second->handle(message);
   // It is over; but whoever has set memory aside for a gradient is told, and bytes that were asked
   // for before are taken, as MPI would keep their sender waiting for good.
-  if (header.kind == MessageKind::kAsk && header.source == SourceKind::kGradient) {
+  if (header.kind == MessageKind::kAsk && header.source == SourceKind::kGradient &&
+      header.slot < 0) {
     link_->send_bytes(message.from, header.tag, {}, [](std::size_t) {});
   }
   if (header.kind == MessageKind::kAnswer && header.answer == AnswerKind::kComing) {

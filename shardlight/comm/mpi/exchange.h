@@ -62,6 +62,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Status check_alive(const Operation& operation) const;
   TrafficCount traffic() const;
   void count_gathered(std::int64_t bytes) { bytes_gathered_ += bytes; }
+  // Other ranks' memory, from now on; read until all have left.
+  void use(std::shared_ptr<const PeerMemories> peers);
   // What each rank offers to those of its host; once connected.
   const std::vector<MemoryOffer>& offers() const { return offers_; }
 
@@ -114,6 +116,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     layout::DType dtype = layout::DType::kFloat32;
     std::map<std::int64_t, std::int64_t> elements_left;  // by owner
   };
+  struct Held {
+    std::span<const std::byte> bytes;
+    Chunk buffer;  // where they are, or
+    std::int32_t slot = -1;
+  };
   struct Contribution {  // a rank's gradient, within the slice
     std::int64_t round = 0;
     bool fresh = false;
@@ -126,7 +133,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::int64_t next_chunk = 0;  // to ask for
     std::int64_t chunks_added = 0;
     int under_way = 0;
-    std::map<std::int64_t, Chunk> chunks;  // that have come and are not added
+    int slots = 0;                        // of its rank's outbox that it has
+    std::map<std::int64_t, Held> chunks;  // that have come and are not added
   };
   struct Owned {  // a unit of which this rank owns a slice
     explicit Owned(SliceSum of) : sum(std::move(of)) {}
@@ -207,6 +215,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void contribute(UnitId unit, Rank rank, Contribution contribution);
   void on_contribute(const Message& message);
   void on_ask_gradient(Rank owner, const MessageHeader& header);
+  std::size_t fill(std::span<std::byte> target, Rank owner, const MessageHeader& asking);
   void admit(UnitId unit);
   void pull_gradient(UnitId unit, Rank rank);
   bool may_pull(const Owned& owned, const Contribution& contribution, Rank rank,
@@ -219,6 +228,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void tell_waiters(UnitId unit);
   bool wanted(UnitId unit) const;
   std::optional<Rank> missing(UnitId unit) const;
+
+  // exchange_slots.cpp
+  bool ask_into_slot(UnitId unit, Rank rank, Contribution& contribution);
+  bool awaits_slot(const Owned& owned, const Contribution& contribution, Rank rank) const;
+  void fill_slot(Rank owner, const MessageHeader& asking);
+  void on_slot_filled(Rank rank, const MessageHeader& answering);
+  void let_go(UnitId unit, Rank rank, Contribution& contribution, std::int64_t chunk);
 
   // exchange_collective.cpp
   void arrive(Rank rank, std::int64_t number, std::vector<double> values, bool maximum);
@@ -252,6 +268,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::vector<std::unique_ptr<Owned>> owned_;  // null: nothing of the unit
   std::deque<UnitId> busy_;
   std::int64_t reserve_used_ = 0;
+  std::shared_ptr<const PeerMemories> peers_;
+  std::vector<std::vector<std::int32_t>>
+      free_slots_;  // by contributor; of its outbox for this rank
   std::vector<std::pair<UnitId, Rank>> starved_;
 
   std::int64_t collectives_ = 0;

@@ -266,6 +266,7 @@ void Exchange::push_more(const std::shared_ptr<Push>& push) {
 
 void Exchange::on_answer(const Message& message) {
   const MessageHeader& answering = message.header;
+  if (answering.source == SourceKind::kGradient) return on_slot_filled(message.from, answering);
   const auto found = asks_.find(answering.ask);
   if (answering.answer == AnswerKind::kComing) {
     const bool other = found != asks_.end() && found->second.size != answering.size;

@@ -122,6 +122,8 @@ void Exchange::pull_gradient(UnitId unit, Rank rank) {
       ++contribution->next_chunk;
       continue;
     }
+    if (ask_into_slot(unit, rank, *contribution)) continue;
+    if (awaits_slot(owned, *contribution, rank)) return;
     if (!may_pull(owned, *contribution, rank, bytes)) {
       if (contribution->under_way == 0) starved_.emplace_back(unit, rank);
       return;
@@ -145,7 +147,7 @@ void Exchange::pull_gradient(UnitId unit, Rank rank) {
           if (has_failed_ || came != static_cast<std::size_t>(bytes)) return;
           auto& from = owned_[unit]->current[rank.value()];
           --from->under_way;
-          from->chunks[chunk] = buffer;
+          from->chunks[chunk] = {.bytes = *buffer, .buffer = buffer};
           if (owned_[unit]->sum.turn(chunk) == rank.value()) {
             chunk_ready(unit, chunk);
           }
@@ -156,25 +158,30 @@ void Exchange::pull_gradient(UnitId unit, Rank rank) {
 }
 
 void Exchange::on_ask_gradient(Rank owner, const MessageHeader& asking) {
+  if (asking.slot >= 0) return fill_slot(owner, asking);
   const auto found = giving_.find(asking.unit);
   if (found == giving_.end() || found->second.round != asking.number) {
     return link_.send_bytes(owner, asking.tag, {}, [](std::size_t) {});
   }
-  Giving& giving = found->second;
+  Chunk buffer = pool_.take();
+  const auto filled = std::span<const std::byte>(*buffer).first(fill(*buffer, owner, asking));
+  link_.send_bytes(owner, asking.tag, filled, [self = shared_from_this(), buffer](std::size_t) {});
+}
+
+// Copies what is asked for; the reduce ends with the last of it.
+std::size_t Exchange::fill(std::span<std::byte> target, Rank owner, const MessageHeader& asking) {
+  Giving& giving = giving_.at(asking.unit);
   const std::int64_t begin = units_[asking.unit].slice_begin(owner).value() + asking.begin;
   const std::int64_t each = layout::bytes_per_element(giving.dtype).value();
-  Chunk buffer = pool_.take();
   std::size_t filled = 0;
   std::int64_t elements = 0;
   for (const GradientPart& part :
        parts_within(giving.parts, begin, begin + asking.size, giving.dtype)) {
     const auto bytes = static_cast<std::size_t>(part.elements.value() * each);
-    std::memcpy(buffer->data() + filled, part.data, bytes);
+    std::memcpy(target.data() + filled, part.data, bytes);
     filled += bytes;
     elements += part.elements.value();
   }
-  link_.send_bytes(owner, asking.tag, std::span<const std::byte>(*buffer).first(filled),
-                   [self = shared_from_this(), buffer](std::size_t) {});
   bytes_reduced_ += static_cast<std::int64_t>(filled);
   giving.elements_left[owner.value()] -= elements;
   if (giving.elements_left[owner.value()] == 0) {
@@ -182,6 +189,7 @@ void Exchange::on_ask_gradient(Rank owner, const MessageHeader& asking) {
     call.done_with(owner);
     settle(call);
   }
+  return filled;
 }
 
 void Exchange::chunk_ready(UnitId unit, std::int64_t chunk) {
@@ -224,12 +232,7 @@ void Exchange::add_chunk(UnitId unit, std::int64_t chunk) {
   if (!contribution || !has_chunk(*contribution, owned, chunk)) return;
   add_to_sum(owned, *contribution, chunk);
   ++contribution->chunks_added;
-  if (const auto held = contribution->chunks.extract(chunk); !held.empty()) {
-    const std::int64_t begin = owned.sum.chunk_begin(chunk).value();
-    const std::int64_t end = begin + owned.sum.chunk_size(chunk).value();
-    reserve_used_ -= layout::bytes_per_element(contribution->dtype).value() *
-                     elements_within(contribution->parts, begin, end);
-  }
+  let_go(unit, Rank(rank), *contribution, chunk);
   if (contribution->call != nullptr && contribution->chunks_added == owned.sum.chunks()) {
     contribution->call->done_with(rank_);
     settle(*std::exchange(contribution->call, nullptr));
@@ -253,7 +256,7 @@ void Exchange::add_to_sum(Owned& owned, const Contribution& contribution,
     const std::int64_t begin = owned.sum.chunk_begin(chunk).value();
     const std::int64_t size = owned.sum.chunk_size(chunk).value();
     parts = parts_within(contribution.parts, begin, begin + size, contribution.dtype);
-    const std::byte* data = found->second->data();
+    const std::byte* data = found->second.bytes.data();
     for (GradientPart& part : parts) {
       part.begin += Count(begin);
       part.data = data;

@@ -24,7 +24,7 @@ enum class MessageKind : std::uint8_t {
   kLeft,        // number: collective operations taken part in
   kFailed,      // payload: two texts
   kAsk,         // for `size` bytes of `source`, to be sent under `tag`
-  kAnswer,      // to the ask of that number
+  kAnswer,      // to the ask of that number; of a gradient in a slot: the ask's own words
   kContribute,  // number: round; payload: parts within the receiver's slice
   kTaken,       // a contribution without bytes, in its round
   kReleased,    // number: rounds released
@@ -56,6 +56,7 @@ struct MessageHeader {
   std::uint32_t epoch = 0;  // which transport of the process: the first is 1
   std::uint32_t unit = 0;
   std::int32_t tag = 0;
+  std::int32_t slot = -1;  // of the asked rank's outbox, for gradients; -1: sent under the tag
   std::int64_t number = 0;
   std::int64_t ask = 0;
   std::int64_t begin = 0;  // elements from the start of the asked rank's slice

@@ -31,19 +31,20 @@ void MpiTransport::map_host() {
     if (Rank(other) == rank() || offer.host != exchange_->memory().offer().host) continue;
     auto memory = PeerMemory::map(offer, units(), Rank(other));
     if (memory) {
-      peers_[static_cast<std::size_t>(other)].emplace(std::move(*memory));
+      (*peers_)[static_cast<std::size_t>(other)].emplace(std::move(*memory));
     } else {
       missed +=
           fmt::format("{}rank {} ({})", missed.empty() ? "" : ", ", other, memory.error().detail());
     }
   }
+  thread_.run([this] { exchange_->use(peers_); });
   if (missed.empty()) return;
   warn(rank(), "of this host, but read by messages, as their memory cannot be mapped: " + missed);
 }
 
 std::int64_t MpiTransport::version(UnitId unit, Rank owner) const {
   if (owner == rank()) return exchange_->memory().version(unit);
-  return peers_[static_cast<std::size_t>(owner.value())]->version(unit);
+  return (*peers_)[static_cast<std::size_t>(owner.value())]->version(unit);
 }
 
 MpiTransport::Owners MpiTransport::owners(UnitId unit, std::int64_t version) const {
@@ -52,7 +53,7 @@ MpiTransport::Owners MpiTransport::owners(UnitId unit, std::int64_t version) con
   for (std::int64_t i = 1; i <= world(); ++i) {
     const Rank owner((rank().value() + i) % world());
     if (units()[unit].slices[owner.value()] == Count(0)) continue;
-    if (owner != rank() && !peers_[static_cast<std::size_t>(owner.value())]) {
+    if (owner != rank() && !(*peers_)[static_cast<std::size_t>(owner.value())]) {
       owners.by_message.push_back(owner);
     } else if (this->version(unit, owner) < version) {
       owners.awaited.push_back(owner);
@@ -86,7 +87,7 @@ void MpiTransport::copy_slices(UnitId unit, std::int64_t version, const std::vec
     const bool own = owner == rank();
     if (own && in_place) continue;
     const std::span<const std::byte> slice =
-        own ? memory.shard(unit) : peers_[static_cast<std::size_t>(owner.value())]->slice(unit);
+        own ? memory.shard(unit) : (*peers_)[static_cast<std::size_t>(owner.value())]->slice(unit);
     const auto bytes = static_cast<std::int64_t>(slice.size());
     copy_bytes(target.data() + spec.slice_begin(owner).value() * each, slice.data(), bytes);
     if (!own) exchange_->count_gathered(bytes);

@@ -17,7 +17,7 @@ std::uint32_t shown(UnitId unit) { return static_cast<std::uint32_t>(unit + 1); 
 MpiTransport::MpiTransport(CommunicationThread& thread, std::shared_ptr<Exchange> exchange)
     : thread_(thread),
       exchange_(std::move(exchange)),
-      peers_(static_cast<std::size_t>(exchange_->world())),
+      peers_(std::make_shared<PeerMemories>(exchange_->world())),
       released_(exchange_->units().size()) {}
 
 MpiTransport::~MpiTransport() {

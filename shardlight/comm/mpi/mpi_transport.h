@@ -77,8 +77,7 @@ class MpiTransport final : public Transport {
 
   CommunicationThread& thread_;
   std::shared_ptr<Exchange> exchange_;
-  // By rank; nothing of this one, and of those that are read by messages.
-  std::vector<std::optional<PeerMemory>> peers_;
+  std::shared_ptr<PeerMemories> peers_;
   std::vector<std::atomic<std::int64_t>> released_;  // by unit: rounds
 };
 

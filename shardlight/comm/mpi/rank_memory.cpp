@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "shardlight/base/arithmetic.h"
+#include "shardlight/comm/mpi/chunk_pool.h"
 #include "shardlight/comm/text_hash.h"
 
 namespace shardlight::comm {
@@ -24,6 +25,12 @@ constexpr std::int64_t kVersions = 64;  // where they begin, after the key
 
 using Version = std::atomic<std::int64_t>;
 static_assert(Version::is_always_lock_free && sizeof(Version) == sizeof(std::int64_t));
+
+std::span<std::byte> slot_in(const Segment& memory, std::int64_t outbox, Rank owner,
+                             std::int64_t slot) {
+  return {memory.data() + outbox + (owner.value() * kSlots + slot) * kChunkBytes,
+          static_cast<std::size_t>(kChunkBytes)};
+}
 
 Version& version_in(const Segment& memory, UnitId unit) {
   return reinterpret_cast<Version*>(memory.data() + kVersions)[unit];
@@ -70,6 +77,11 @@ MemoryPlaces::MemoryPlaces(const std::vector<UnitSpec>& specs, Rank rank) {
     end = place.whole + (spec.whole ? place.whole_bytes : place.slice_bytes);
     units.push_back(place);
   }
+  outbox = end = round_up(end, kPage);
+  for (const UnitSpec& spec : specs) {
+    if (!spec.reduces) continue;
+    end = outbox + static_cast<std::int64_t>(spec.slices.size()) * kSlots * kChunkBytes;
+  }
   size = Bytes(round_up(end, kPage));
 }
 
@@ -77,7 +89,7 @@ Result<OwnMemory> OwnMemory::create(const std::vector<UnitSpec>& units, Rank ran
   MemoryPlaces places(units, rank);
   SHARDLIGHT_TRY(Descriptor file, Segment::create_file(places.size));
   SHARDLIGHT_TRY(Segment memory, Segment::of_file(file, places.size));
-  memory.populate(Bytes(0), places.size);
+  memory.populate(Bytes(0), Bytes(places.outbox));
   OwnMemory own(std::move(places), std::move(file), std::move(memory));
   SHARDLIGHT_TRY(own.offer_.host, this_host());
   SHARDLIGHT_TRY(own.offer_.processes, namespace_number("/proc/self/ns/pid"));
@@ -111,6 +123,10 @@ void OwnMemory::publish(UnitId unit, std::int64_t version) const {
   published.store(version, std::memory_order_release);
 }
 
+std::span<std::byte> OwnMemory::slot(Rank owner, std::int64_t slot) const {
+  return slot_in(memory_, places_.outbox, owner, slot);
+}
+
 Result<PeerMemory> PeerMemory::map(const MemoryOffer& offer, const std::vector<UnitSpec>& units,
                                    Rank owner) {
   SHARDLIGHT_TRY(const std::uint64_t processes, namespace_number("/proc/self/ns/pid"));
@@ -139,6 +155,10 @@ std::span<const std::byte> PeerMemory::slice(UnitId unit) const {
 
 std::int64_t PeerMemory::version(UnitId unit) const {
   return version_in(memory_, unit).load(std::memory_order_acquire);
+}
+
+std::span<const std::byte> PeerMemory::slot(Rank reader, std::int64_t slot) const {
+  return slot_in(memory_, places_.outbox, reader, slot);
 }
 
 }  // namespace shardlight::comm

@@ -1,5 +1,6 @@
 // A rank's shards and whole units, with the versions it has published: a memfd of its own, which
-// the other ranks of its host map to read, so that a gather among them is a copy and no message.
+// the other ranks of its host map to read, so that a gather among them is a copy and no message. It
+// has an outbox too, of slots in which a rank leaves chunks of its gradients for their owners.
 // Ranks are of one host if one kernel runs them in one network namespace. The memory has no name
 // in a file system, so nothing is left behind however the ranks end.
 //
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,10 +34,14 @@ struct MemoryPlaces {
     std::int64_t whole = 0, whole_bytes = 0;  // of UnitSpec::whole
   };
   std::vector<Place> units;
+  std::int64_t outbox = 0;
   Bytes size;
 
   MemoryPlaces(const std::vector<UnitSpec>& specs, Rank rank);
 };
+
+// Of a chunk each, in a rank's outbox for each owner.
+inline constexpr std::int64_t kSlots = 16;
 
 // This rank's.
 class OwnMemory {
@@ -48,6 +54,7 @@ class OwnMemory {
   std::int64_t version(UnitId unit) const;
   // Versions only grow: an older one changes nothing.
   void publish(UnitId unit, std::int64_t version) const;
+  std::span<std::byte> slot(Rank owner, std::int64_t slot) const;
 
  private:
   OwnMemory(MemoryPlaces places, Descriptor file, Segment memory)
@@ -68,6 +75,7 @@ class PeerMemory {
 
   std::span<const std::byte> slice(UnitId unit) const;
   std::int64_t version(UnitId unit) const;
+  std::span<const std::byte> slot(Rank reader, std::int64_t slot) const;
 
  private:
   PeerMemory(MemoryPlaces places, Segment memory)
@@ -76,5 +84,8 @@ class PeerMemory {
   MemoryPlaces places_;
   Segment memory_;
 };
+
+// By rank; nothing of this one, and of those that are read by messages.
+using PeerMemories = std::vector<std::optional<PeerMemory>>;
 
 }  // namespace shardlight::comm

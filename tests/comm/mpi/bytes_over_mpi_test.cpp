@@ -1,5 +1,5 @@
-// What gathers hand to MPI: the slices of ranks of other hosts, and of this host nothing but words;
-// all of them where memory is not mapped. Over MPI alone.
+// What gathers and reduces hand to MPI: what goes between hosts, and within one nothing but words;
+// all of it where memory is not mapped. Over MPI alone.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -16,6 +16,8 @@ using testing::IsEmpty;
 
 constexpr std::int64_t kSliceBytes = std::int64_t{1} << 20;
 constexpr int kGathers = 4;
+// Of questions, answers and what ranks say of themselves meanwhile.
+constexpr std::int64_t kWords = kSliceBytes / 2;
 
 class BytesOverMpi : public testing::TestWithParam<WorldCase> {
  protected:
@@ -62,8 +64,6 @@ std::string bytes_are_right(Transport& transport, std::span<std::byte> target) {
   if (const std::string wrong = gather_all(transport, target); !wrong.empty()) return wrong;
   const std::int64_t sent = (over_mpi.bytes_sent() - before).value();
   const std::int64_t wanted = kGathers * kSliceBytes * readers_by_message();
-  // Of questions, answers and what ranks say of themselves meanwhile.
-  constexpr std::int64_t kWords = kSliceBytes / 2;
   if (sent < wanted || sent > wanted + wanted / 50 + kWords) {
     return fmt::format("{} bytes were handed to MPI, of slices {}", sent, wanted);
   }
@@ -112,6 +112,41 @@ TEST_P(BytesOverMpi, AreNotNeededOfARankThatHasLeft) {
                           }
                           return "";
                         }),
+              Each(IsEmpty()));
+}
+
+// Each slice of the gradient fits into the slots that its owner may fill before a turn.
+std::string reduces_are_right(Transport& transport) {
+  constexpr int kRounds = 4;
+  const auto& over_mpi = dynamic_cast<const MpiTransport&>(transport);
+  const UnitSpec& unit = transport.units()[0];
+  const std::vector<float> gradient(static_cast<std::size_t>(unit.elements().value()), 1.0F);
+  const GradientPart all{.elements = unit.elements(), .data = gradient.data()};
+  SHARDLIGHT_SAY(transport.barrier(ample()));
+  const Bytes before = over_mpi.bytes_sent();
+  for (int round = 0; round < kRounds; ++round) {
+    SHARDLIGHT_SAY(transport.reduce(0, round, round == 0, {.parts = {&all, 1}}, ample()));
+    const auto sum = transport.reduced(0, round, ample());
+    if (!sum) return sum.error().message();
+    const auto wanted = static_cast<float>(transport.world() * (round + 1));
+    const auto is = [&](float element) { return element == wanted; };
+    if (!std::all_of(sum->begin(), sum->end(), is)) return fmt::format("sum {} differs", round);
+    SHARDLIGHT_SAY(transport.barrier(ample()));
+  }
+  const std::int64_t sent = (over_mpi.bytes_sent() - before).value();
+  const std::int64_t slice = unit.bytes().value() / transport.world();
+  const std::int64_t wanted = kRounds * slice * readers_by_message();
+  if (sent < wanted || sent > wanted + wanted / 50 + kWords) {
+    return fmt::format("{} bytes were handed to MPI, of gradients {}", sent, wanted);
+  }
+  const std::int64_t counted = transport.traffic().reduced.value();
+  const std::int64_t formula = kRounds * slice * (transport.world() - 1);
+  return counted == formula ? "" : fmt::format("{} bytes counted, not {}", counted, formula);
+}
+
+TEST_P(BytesOverMpi, OfReducesAreThoseOfOtherHosts) {
+  const std::vector<Count> slices(static_cast<std::size_t>(ranks()), Count(kSliceBytes / 8));
+  EXPECT_THAT(run_world(GetParam(), {{.name = "u", .slices = slices}}, reduces_are_right),
               Each(IsEmpty()));
 }
 
