@@ -76,7 +76,8 @@ int run(const std::vector<std::string>& arguments) {
       need(prepare(need(load_train_request(words.config_path, words.flags), place), place), place);
   const TrainConfig& config = preparation.config();
   Interrupt interrupt;
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  // Open MPI gives ranks a terminal of its own, wherever their output goes then.
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && place.launcher != "Open MPI";
   const RankRun rank{.preparation = preparation,
                      .cores = cores_of(config, place),
                      .interrupt = interrupt,
