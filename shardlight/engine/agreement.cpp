@@ -24,9 +24,9 @@ Status agree_on_any(comm::Transport& transport, std::vector<bool>& flags, comm::
 
 Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
                             comm::Deadline deadline) {
-  std::vector<bool> flags = {mine.late, mine.unused};
+  std::vector<bool> flags = {mine.late, mine.unused, mine.active};
   SHARDLIGHT_TRY_STATUS(agree_on_any(transport, flags, deadline));
-  return BackwardFlags{.late = flags[0], .unused = flags[1]};
+  return BackwardFlags{.late = flags[0], .unused = flags[1], .active = flags[2]};
 }
 
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {

@@ -20,6 +20,7 @@ Status agree_on_any(comm::Transport& transport, std::vector<bool>& flags, comm::
 struct BackwardFlags {
   bool late = false;    // gradients came after their unit was reduced
   bool unused = false;  // a trainable parameter had no gradient
+  bool active = false;  // it has batches, or had one in this step
 };
 Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
                             comm::Deadline deadline);
@@ -31,7 +32,8 @@ struct StepFlags {
 };
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline);
 
-// Whether all ranks have the same bytes in each span; the first that differs, or none.
+// Whether all ranks have the same bytes in each span, by a hash of 64 bits; the first that differs,
+// or none.
 Result<std::optional<std::size_t>> first_difference(
     comm::Transport& transport, const std::vector<std::span<const std::byte>>& spans,
     comm::Deadline deadline);

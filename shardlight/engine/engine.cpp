@@ -34,7 +34,10 @@ Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
                const Optimizer& optimizer, const Options& options)
     : impl_(or_throw(Impl::create(parameters, buffers, optimizer, options))) {}
 
-Engine::~Engine() = default;
+// What a parent process has of it is not this process's to end.
+Engine::~Engine() {
+  if (impl_ && impl_->forked()) static_cast<void>(impl_.release());
+}
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
@@ -43,6 +46,10 @@ void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 at::Tensor Engine::scaled(const at::Tensor& loss) { return impl_->scaled(loss); }
 
 StepReport Engine::step() { return or_throw(impl_->step()); }
+
+std::int64_t Engine::join() { return or_throw(impl_->join()); }
+
+std::shared_ptr<void> Engine::no_sync() { return or_throw(impl_->no_sync()); }
 
 Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {
   auto held = std::make_unique<Gathered::Held>();

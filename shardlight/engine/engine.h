@@ -88,7 +88,19 @@ class Engine {
   // parameters the loss itself.
   at::Tensor scaled(const at::Tensor& loss);
   // After as many backward passes as `accumulation` says.
+  // Errors, which end the engine once the step has begun: of the exchange; parameters or gradients
+  // that were changed to other values on some ranks than on others. (user): too few backward
+  // passes, a `gathered` scope that is open, a parameter with another storage.
   StepReport step();
+  // This rank has no more batches: it takes part in the steps of those that have, with no gradient,
+  // until all ranks have joined, and returns how many steps that were. Means still divide by all
+  // ranks. Without it a rank that ends early is an error of the others.
+  std::int64_t join();
+
+  // While it lives, backward passes are no micro-steps: their gradients are added to those of the
+  // next one that is, as DistributedDataParallel's no_sync() does. Where gradients are replicated
+  // nothing is exchanged for them. Not with `reproducible`.
+  [[nodiscard]] std::shared_ptr<void> no_sync();
 
   // While it lives, the parameters have their whole values and may be used outside of operators.
   class Gathered {
@@ -149,6 +161,7 @@ namespace shardlight {
 using engine::Adam;
 using engine::AdamW;
 using engine::Engine;
+using engine::Lion;
 using engine::Options;
 using engine::SGD;
 

@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "shardlight/base/random.h"
+#include "shardlight/comm/decorators/delaying.h"
 #include "shardlight/engine/autograd_hooks.h"
-#include "shardlight/telemetry/log.h"
+#include "shardlight/engine/forks.h"
 
 namespace shardlight::engine {
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
@@ -34,6 +35,10 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
   SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
+  if (options_.debug.delay_seed) {
+    transport = std::make_unique<comm::Delaying>(std::move(transport), *options_.debug.delay_seed,
+                                                 options_.debug.delay_most);
+  }
   transport_ = std::make_unique<comm::Timing>(std::move(transport));
   meter_.emplace(account_);
   account_transport(1);
@@ -60,26 +65,34 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   return {};
 }
 
-// All ranks start from rank 0's buffers; from then on each rank's are its own.
+// All ranks start from rank 0's buffers.
 Status Engine::Impl::take_buffers(const NamedTensors& buffers) {
   for (const auto& [name, tensor] : buffers) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
     if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense()) {
       return user_error("buffer " + name, tensor.toString(), "a dense tensor on the CPU");
     }
-    const std::span<std::byte> bytes(static_cast<std::byte*>(tensor.mutable_data_ptr()),
-                                     tensor.nbytes());
+    buffers_.push_back(tensor);
+  }
+  return broadcast_buffers();
+}
+
+Status Engine::Impl::broadcast_buffers() {
+  for (const at::Tensor& buffer : buffers_) {
+    const std::span<std::byte> bytes(static_cast<std::byte*>(buffer.mutable_data_ptr()),
+                                     buffer.nbytes());
     SHARDLIGHT_TRY_STATUS(transport_->broadcast(bytes, Rank(0), deadline()));
   }
   return {};
 }
 
 Engine::Impl::~Impl() {
-  if (auto closed = close(); !closed) {
-    const auto level = telemetry::log_level(Environment::of_process());
-    telemetry::Logger(level.value_or(telemetry::LogLevel::kWarn), layout_->rank)
-        .error(closed.error().message());
-  }
+  if (auto closed = close(); !closed) logger().error(closed.error().message());
+}
+
+telemetry::Logger Engine::Impl::logger() const {
+  const auto level = telemetry::log_level(Environment::of_process());
+  return telemetry::Logger(level.value_or(telemetry::LogLevel::kWarn), layout_->rank);
 }
 
 Status Engine::Impl::close() {
@@ -90,6 +103,7 @@ Status Engine::Impl::close() {
   closed_ = true;
   open_.reset();
   touch_.reset();
+  // The model's own memory is not on the engine's account.
   meter_.reset();
   auto whole = residency_->let_go();
   // Others may still read this rank's shards.
@@ -102,6 +116,10 @@ Status Engine::Impl::close() {
 }
 
 Status Engine::Impl::check() const {
+  if (forked()) {
+    return user_error("engine", "of the process that this one was forked from",
+                      "an engine that this process made");
+  }
   if (closed_) return user_error("engine", "closed", "an engine that is open");
   if (error_) return Failure(*error_);
   if (auto error = residency_->error()) return Failure(*error);
@@ -130,22 +148,74 @@ void Engine::Impl::backward_ended() {
   ++backwards_;
   const bool scaled = std::exchange(scaled_, false);
   residency_->end_micro_step();
-  Status ended;
-  if (loss_scale_ && !scaled) {
-    ended =
-        user_error("backward", "of a loss that is not scaled",
-                   "Engine::backward(loss) or Engine::scaled(loss).backward(), as the model has "
-                   "fp16 parameters");
-  }
-  if (ended) ended = gradients_->end_backward();
-  const bool complete = gradients_->micro_steps() == options_.accumulation;
-  if (ended && complete) ended = gradients_->complete();
-  if (!ended) {
+  if (auto ended = end_micro_step(scaled); !ended) {
     error_ = ended.error();
     throw std::move(ended).error();
   }
-  if (complete) views_->show(gradients_->used(), mean_factor());
+}
+
+Status Engine::Impl::end_micro_step(bool scaled) {
+  if (loss_scale_ && !scaled) {
+    return user_error("backward", "of a loss that is not scaled",
+                      "Engine::backward(loss) or Engine::scaled(loss).backward(), as the model has "
+                      "fp16 parameters");
+  }
+  SHARDLIGHT_TRY_STATUS(gradients_->end_backward());
+  if (gradients_->micro_steps() == options_.accumulation) {
+    SHARDLIGHT_TRY_STATUS(gradients_->complete(/*active=*/true));
+    report_unused();
+    views_->show(gradients_->used(), mean_factor());
+  }
   seed_micro_step();
+  return {};
+}
+
+// Once: a parameter that is forgotten in forward is no error, and seldom meant.
+void Engine::Impl::report_unused() {
+  if (steps_ > 0 || layout_->rank != Rank(0)) return;
+  std::string names;
+  for (const auto& parameter : parameters_) {
+    const bool trains = parameter->tensor.requires_grad() && parameter->elements() > 0;
+    if (!trains || gradients_->used()[parameter->index]) continue;
+    names += (names.empty() ? "" : ", ") + parameter->name;
+  }
+  if (names.empty()) return;
+  logger().warn(
+      "no gradient reached these parameters in the first step; they stay as they are as "
+      "long as that is so: " +
+      names);
+}
+
+Result<std::shared_ptr<void>> Engine::Impl::no_sync() {
+  SHARDLIGHT_TRY_STATUS(check());
+  if (options_.reproducible) {
+    return user_error("no_sync", "with `reproducible`",
+                      "`accumulation`, as the tree of additions is over counted micro-steps");
+  }
+  gradients_->count_micro_steps(false);
+  const auto end = [this, open = std::weak_ptr<char>(open_)](void* /*nothing*/) {
+    if (open.lock()) gradients_->count_micro_steps(true);
+  };
+  return std::shared_ptr<void>(nullptr, end);
+}
+
+// Passes, until no rank has a batch. A rank that has begun a step before it joins is one that has.
+Result<std::int64_t> Engine::Impl::join() {
+  SHARDLIGHT_TRY_STATUS(check());
+  for (std::int64_t steps = 0;; ++steps) {
+    const bool active = gradients_->micro_steps() > 0;
+    while (gradients_->micro_steps() < options_.accumulation) {
+      SHARDLIGHT_TRY_STATUS(gradients_->end_backward());
+    }
+    SHARDLIGHT_TRY(const bool any, gradients_->complete(active));
+    if (!any) {
+      SHARDLIGHT_TRY_STATUS(gradients_->end_step());
+      return steps;
+    }
+    views_->show(gradients_->used(), mean_factor());
+    SHARDLIGHT_TRY(const StepReport report, step());
+    static_cast<void>(report);
+  }
 }
 
 // Some of its gradients may be in the sums already.

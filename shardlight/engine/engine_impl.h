@@ -11,12 +11,14 @@
 
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/engine.h"
+#include "shardlight/engine/forks.h"
 #include "shardlight/engine/gradient_views.h"
 #include "shardlight/engine/gradients.h"
 #include "shardlight/engine/loss_scale.h"
 #include "shardlight/engine/optimizer_states.h"
 #include "shardlight/engine/residency.h"
 #include "shardlight/engine/touch.h"
+#include "shardlight/telemetry/log.h"
 
 namespace shardlight::engine {
 
@@ -34,6 +36,10 @@ class Engine::Impl {
   void backward(const at::Tensor& loss);
   at::Tensor scaled(const at::Tensor& loss);
   Result<StepReport> step();
+  Result<std::int64_t> join();
+  Result<std::shared_ptr<void>> no_sync();
+  // This process is a child of the one that made it.
+  bool forked() const { return forks() != forks_; }
   Status close();
 
   // The parameter that a tensor is, or a user error.
@@ -54,10 +60,15 @@ class Engine::Impl {
   void account_transport(int sign);
   void arrive(const ManagedTensor& parameter);
   void backward_ended();
+  Status end_micro_step(bool scaled);
+  void report_unused();
+  telemetry::Logger logger() const;
+  Status broadcast_buffers();
   void backward_failed();
   void seed_micro_step() const;
   Status check() const;
   Status check_step() const;
+  Status compare_replicas();
   Result<StepReport> step_all();
   Result<NormAgreement> norm(bool some_are_means);
   Status step_unit(layout::UnitIndex unit, StepFactors factors, const std::vector<bool>& used);
@@ -68,10 +79,11 @@ class Engine::Impl {
   Options options_;
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedTensors parameters_;
+  std::vector<at::Tensor> buffers_;
   std::optional<ModelLayout> layout_;
   std::unique_ptr<comm::Timing> transport_;
   std::shared_ptr<Residency> residency_;
-  std::optional<Gradients> gradients_;
+  std::unique_ptr<Gradients> gradients_;
   std::optional<GradientViews> views_;
   std::optional<OptimizerStates> states_;
   std::optional<TorchMeter> meter_;
@@ -85,6 +97,7 @@ class Engine::Impl {
   TrafficReport traffic_at_close_;
   std::int64_t backwards_ = 0;
   std::int64_t steps_ = 0;
+  int forks_ = forks();
 };
 
 }  // namespace shardlight::engine

@@ -89,12 +89,29 @@ Result<StepReport> Engine::Impl::step_all() {
   for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
     SHARDLIGHT_TRY_STATUS(step_unit(unit, factors, used));
   }
+  if (steps_ <= options_.sanity_steps) SHARDLIGHT_TRY_STATUS(compare_replicas());
+  if (options_.synchronize_buffers) SHARDLIGHT_TRY_STATUS(broadcast_buffers());
   if (loss_scale_) loss_scale_->end_step(report.skipped);
   views_->end_step();
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());
   residency_->look_ahead();
   seed_micro_step();
   return report;
+}
+
+// Where every rank steps everything, nothing but equal arithmetic keeps them equal.
+Status Engine::Impl::compare_replicas() {
+  if (layout_->placements.optimizer.sharded()) return {};
+  std::vector<std::span<const std::byte>> values;
+  for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
+    values.emplace_back(residency_->stepped(unit));
+  }
+  SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, values, deadline()));
+  if (!differs) return {};
+  return user_error(
+      "unit " + layout_->units[*differs].name,
+      "with other values on some ranks than on others after step " + std::to_string(steps_),
+      "the same processor, library versions and number of threads on all ranks");
 }
 
 Status Engine::Impl::step_unit(layout::UnitIndex unit, StepFactors factors,

@@ -26,24 +26,27 @@ Gradients::Gradients(const ModelLayout& layout, const Options& options,
   if (bucket_bytes_ > Bytes(0)) lane_ = std::make_unique<comm::Lane>(transport, "reduce");
 }
 
-Result<Gradients> Gradients::create(const ModelLayout& layout, const Options& options,
-                                    const ManagedTensors& parameters, comm::Transport& transport,
-                                    memory::Account& account) {
-  Gradients gradients(layout, options, parameters, transport, account);
+Result<std::unique_ptr<Gradients>> Gradients::create(const ModelLayout& layout,
+                                                     const Options& options,
+                                                     const ManagedTensors& parameters,
+                                                     comm::Transport& transport,
+                                                     memory::Account& account) {
+  std::unique_ptr<Gradients> gradients(
+      new Gradients(layout, options, parameters, transport, account));
   const auto first =
       layout.placements.gradients.sharded() ? memory::Tag::kUnreduced : memory::Tag::kGradients;
   for (layout::UnitIndex index = 0; index < layout.units.size(); ++index) {
     const layout::Unit& unit = layout.units[index];
     if (!unit.trainable) continue;
-    UnitGradients& state = gradients.units_[index];
+    UnitGradients& state = gradients->units_[index];
     const std::size_t members = unit.parameters.size();
     for (std::size_t i = 0; i < members; ++i) {
-      gradients.member_of_[unit.parameters[i].parameter] = i;
+      gradients->member_of_[unit.parameters[i].parameter] = i;
     }
     state.arrived.resize(members);
     state.late.resize(members);
     if (layout.keeps_local_gradients()) {
-      const bool once = layout.reduce == plan::ReduceSetting::kOnce;
+      const bool once = layout.reduces_once();
       SHARDLIGHT_TRY(state.local,
                      LocalGradients::create(account, unit, first, options.reproducible && once,
                                             once ? options.accumulation : 1));
@@ -54,10 +57,10 @@ Result<Gradients> Gradients::create(const ModelLayout& layout, const Options& op
   return gradients;
 }
 
-// Whether the units that become complete in this micro-step are to be reduced.
-bool Gradients::reduces_now() const {
-  return layout_->reduce == plan::ReduceSetting::kEveryMicroStep ||
-         micro_step_ + 1 == accumulation_;
+// Whether the unit is to be reduced as soon as it is complete in this backward.
+bool Gradients::reduces_now(const UnitGradients& unit) const {
+  if (!counts_ && unit.local) return false;
+  return !layout_->reduces_once() || micro_step_ + 1 == accumulation_;
 }
 
 void Gradients::keep(at::Tensor& place, at::Tensor gradient) {
@@ -104,12 +107,11 @@ Status Gradients::arrive(const ManagedTensor& parameter) {
   }
   unit.arrived[member] = true;
   if (unit.local) {
-    const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
-    unit.local->add(member, once ? micro_step_ : 0, gradient);
+    unit.local->add(member, layout_->reduces_once() ? micro_step_ : 0, gradient);
   } else {
     keep(unit.pending[member], std::move(gradient));
   }
-  if (++unit.arrivals < unit.arrived.size() || !reduces_now()) return {};
+  if (++unit.arrivals < unit.arrived.size() || !reduces_now(unit)) return {};
   return reduce(parameter.unit);
 }
 
@@ -143,7 +145,7 @@ Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::Gr
   const comm::Gradient gradient{
       .parts = parts, .dtype = as_it_came ? layout_->units[index].dtype : layout::DType::kFloat32};
   ++unit.round;
-  count_.reduced += bytes_for_others(index, gradient);
+  bytes_reduced_ += bytes_for_others(index, gradient);
   const bool fresh = std::exchange(unit.fresh, false);
   const auto began = std::chrono::steady_clock::now();
   Status status;
@@ -186,29 +188,30 @@ Bytes Gradients::bytes_for_others(layout::UnitIndex unit, const comm::Gradient& 
 
 Status Gradients::end_backward() {
   const at::DisableRecordFunctionGuard unrecorded;
-  const bool once = layout_->reduce == plan::ReduceSetting::kOnce;
+  const bool once = layout_->reduces_once();
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     if (!layout_->units[index].trainable) continue;
     UnitGradients& unit = units_[index];
-    if (unit.local) unit.local->end_micro_step(once ? micro_step_ : 0);
-    if (reduces_now() && !unit.reduced) SHARDLIGHT_TRY_STATUS(reduce(index));
+    const bool reduces = reduces_now(unit);
+    if (unit.local && counts_) unit.local->end_micro_step(once ? micro_step_ : 0);
+    if (reduces && !unit.reduced) SHARDLIGHT_TRY_STATUS(reduce(index));
   }
   const auto began = std::chrono::steady_clock::now();
   SHARDLIGHT_TRY_STATUS(wait_down_to(Bytes(0)));
   waited_ += std::chrono::steady_clock::now() - began;
   for (UnitGradients& unit : units_) {
-    if (unit.local && !once) unit.local->clear();
+    if (unit.local && unit.reduced && !once) unit.local->clear();
     unit.arrived.assign(unit.arrived.size(), false);
     unit.arrivals = 0;
     unit.reduced = false;
   }
-  ++micro_step_;
+  if (counts_) ++micro_step_;
   return {};
 }
 
-Status Gradients::complete() {
+Result<bool> Gradients::complete(bool active) {
   const at::DisableRecordFunctionGuard unrecorded;
-  BackwardFlags mine{.late = late()};
+  BackwardFlags mine{.late = late(), .unused = false, .active = active};
   for (const layout::Unit& unit : layout_->units) {
     if (!unit.trainable) continue;
     mine.unused = mine.unused || !std::ranges::all_of(unit.parameters, [&](const auto& member) {
@@ -218,7 +221,7 @@ Status Gradients::complete() {
   SHARDLIGHT_TRY(const BackwardFlags flags, agree(*transport_, mine, deadline()));
   if (flags.late) SHARDLIGHT_TRY_STATUS(reduce_late());
   if (flags.unused) SHARDLIGHT_TRY_STATUS(agree_on_any(*transport_, used_, deadline()));
-  return {};
+  return flags.active;
 }
 
 bool Gradients::late() const {
@@ -254,7 +257,7 @@ Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
 Result<bool> Gradients::gather(layout::UnitIndex index, std::span<float> target) {
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, target, deadline()));
-  if (any) count_.gathered += layout_->sum_bytes_of_others(index);
+  if (any) bytes_read_ += layout_->sum_bytes_of_others(index).value();
   return any;
 }
 

@@ -3,11 +3,13 @@
 // next. What is incomplete when a backward ends is reduced then, in the order of units. It knows
 // the gradients' placement and the reduce setting, never the stage.
 //
-// arrive() comes from autograd's thread, one at a time; all else from the thread that steps.
+// arrive() comes from autograd's thread, one at a time; own_sum() and read() also from operators'
+// threads, under the lock of the gradient views; all else from the thread that steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -25,19 +27,24 @@ namespace shardlight::engine {
 class Gradients {
  public:
   // All outlive it. Errors: no memory.
-  static Result<Gradients> create(const ModelLayout& layout, const Options& options,
-                                  const ManagedTensors& parameters, comm::Transport& transport,
-                                  memory::Account& account);
+  static Result<std::unique_ptr<Gradients>> create(const ModelLayout& layout,
+                                                   const Options& options,
+                                                   const ManagedTensors& parameters,
+                                                   comm::Transport& transport,
+                                                   memory::Account& account);
 
   // Takes the parameter's .grad. Errors: of the transport; a sparse gradient (user).
   Status arrive(const ManagedTensor& parameter);
   // The backward of a micro-step has ended on this rank.
   Status end_backward();
+  // Whether backward passes count as micro-steps from now on. One that does not is added to the
+  // next one that does; where this rank keeps gradients of its own it is reduced with that, too.
+  void count_micro_steps(bool counts) { counts_ = counts; }
   std::int64_t micro_steps() const { return micro_step_; }
 
   // After the last one, all ranks together: reduces what came after its unit was reduced, and
-  // makes used() what any rank used.
-  Status complete();
+  // makes used() what any rank used. False if no rank is `active`: there is nothing to step with.
+  Result<bool> complete(bool active);
   // By parameter, whether this rank had a gradient of it in this step.
   const std::vector<bool>& used() const { return used_; }
 
@@ -59,7 +66,9 @@ class Gradients {
   Status end_step();
 
   // What the calls so far move to and from other ranks.
-  comm::TrafficCount count() const { return count_; }
+  comm::TrafficCount count() const {
+    return {.gathered = Bytes(bytes_read_), .reduced = bytes_reduced_};
+  }
   // Backward's, for reductions.
   Seconds waited() const { return waited_; }
 
@@ -85,7 +94,7 @@ class Gradients {
     Bytes bytes;
   };
 
-  bool reduces_now() const;
+  bool reduces_now(const UnitGradients& unit) const;
   bool late() const;
   Status reduce_late();
   Result<bool> gather(layout::UnitIndex unit, std::span<float> target);
@@ -110,7 +119,9 @@ class Gradients {
   std::vector<UnitGradients> units_;
   std::vector<bool> used_;
   std::int64_t micro_step_ = 0;
-  comm::TrafficCount count_;
+  bool counts_ = true;
+  Bytes bytes_reduced_;
+  std::atomic<std::int64_t> bytes_read_{0};  // of sums
   Seconds waited_{0};
   Bytes bucket_bytes_;
   std::deque<InFlight> in_flight_;

@@ -39,9 +39,8 @@ struct ModelLayout {
   }
   // Gradients are kept in memory of the rank's own until they are reduced; else each is reduced
   // from where backward left it.
-  bool keeps_local_gradients() const {
-    return !placements.gradients.sharded() || reduce == plan::ReduceSetting::kOnce;
-  }
+  bool keeps_local_gradients() const { return !placements.gradients.sharded() || reduces_once(); }
+  bool reduces_once() const { return reduce == plan::ReduceSetting::kOnce; }
 };
 
 // Errors: those of placements_of and build_units.

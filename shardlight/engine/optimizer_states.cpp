@@ -24,6 +24,7 @@ std::vector<std::string> states_of(const Optimizer& optimizer) {
     return sgd->momentum > 0 ? std::vector<std::string>{"momentum_buffer"}
                              : std::vector<std::string>{};
   }
+  if (std::holds_alternative<Lion>(optimizer)) return {"exp_avg"};
   return {"exp_avg", "exp_avg_sq"};
 }
 
@@ -51,11 +52,20 @@ void multiply(std::span<float> values, double mean, double clip) {
 
 // The kernels divide on their way, which costs no pass of its own and has the same bits where the
 // factor is a power of two.
-std::optional<at::Tensor> divisor_of(const StepFactors& factors) {
+std::optional<at::Tensor> divisor_of(const Optimizer& optimizer, const StepFactors& factors) {
+  if (std::holds_alternative<Lion>(optimizer)) return std::nullopt;
   int exponent = 0;
   const bool power_of_two = std::frexp(factors.mean, &exponent) == 0.5;
   if (!power_of_two || factors.mean == 1 || factors.clip != 1) return std::nullopt;
   return at::full({}, 1 / factors.mean, at::kFloat);
+}
+
+void step_lion(const Lion& lion, const StepSettings& settings, const at::Tensor& value,
+               const at::Tensor& gradient, const at::Tensor& momentum) {
+  value.mul_(1 - settings.lr * settings.weight_decay);
+  const at::Tensor direction = momentum.mul(lion.beta1).add_(gradient, 1 - lion.beta1).sign_();
+  value.sub_(direction, settings.lr);
+  momentum.mul_(lion.beta2).add_(gradient, 1 - lion.beta2);
 }
 
 at::Tensor view_of(const float* data, std::int64_t elements) {
@@ -156,7 +166,7 @@ void OptimizerStates::step(layout::UnitIndex index, std::span<std::byte> paramet
                            const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
-  const auto divisor = divisor_of(factors);
+  const auto divisor = divisor_of(optimizer_, factors);
   if (!divisor) multiply(gradients, factors.mean, factors.clip);
   const std::span<float> master = units_[index].master.floats();
   auto* const values = master.empty() ? reinterpret_cast<float*>(parameters.data()) : master.data();
@@ -209,6 +219,10 @@ void OptimizerStates::run(const Batch& batch, const std::optional<at::Tensor>& d
     const auto momentum = batch.states.empty() ? std::vector<at::Tensor>{} : batch.states[0];
     at::_fused_sgd_(batch.values, batch.gradients, momentum, weight_decay, z->momentum, lr,
                     /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, batch.first, divisor);
+  } else if (const auto* lion = std::get_if<Lion>(&optimizer_)) {
+    for (std::size_t i = 0; i < batch.values.size(); ++i) {
+      step_lion(*lion, batch.settings, batch.values[i], batch.gradients[i], batch.states[0][i]);
+    }
   }
 }
 

@@ -38,6 +38,9 @@ struct CheckOptimizer {
   Status operator()(const Adam& x) const {
     return adam(x.lr, x.beta1, x.beta2, x.epsilon, x.weight_decay);
   }
+  Status operator()(const Lion& x) const {
+    return adam(x.lr, x.beta1, x.beta2, /*epsilon=*/0, x.weight_decay);
+  }
   Status operator()(const SGD& x) const {
     SHARDLIGHT_TRY_STATUS(check_at_least("lr", x.lr, 0));
     SHARDLIGHT_TRY_STATUS(check_at_least("momentum", x.momentum, 0));
@@ -108,6 +111,13 @@ Status check_options(const Optimizer& optimizer, const Options& options) {
                       "a whole number from 1 to " + std::to_string(kMaxAccumulation));
   }
   SHARDLIGHT_TRY_STATUS(check_loss_scaling(options.loss_scaling));
+  if (options.sanity_steps < 0) {
+    return user_error("sanity_steps", std::to_string(options.sanity_steps), "0 steps or more");
+  }
+  if (!(options.debug.delay_most.count() >= 0)) {
+    return user_error("debug.delay_most", text_of(options.debug.delay_most.count()),
+                      "0 seconds or more");
+  }
   const double clip_norm = options.clip_norm.value_or(1);
   if (!std::isfinite(clip_norm) || clip_norm <= 0) {
     return user_error("clip_norm", text_of(clip_norm), "a finite number above 0");

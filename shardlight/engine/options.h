@@ -17,7 +17,7 @@
 
 namespace shardlight::engine {
 
-// The hyper-parameters and the arithmetic of torch's fused optimizers of the same names.
+// AdamW, Adam and SGD: the hyper-parameters and the arithmetic of torch's fused optimizers.
 struct AdamW {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -40,7 +40,15 @@ struct SGD {
   double weight_decay = 0;
 };
 
-using Optimizer = std::variant<AdamW, Adam, SGD>;
+// Chen et al., "Symbolic Discovery of Optimization Algorithms" (2023), Algorithm 2.
+struct Lion {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;  // decoupled
+};
+
+using Optimizer = std::variant<AdamW, Adam, SGD, Lion>;
 
 // Parameters that differ from the optimizer's settings; a parameter is in the first group that
 // has a pattern for it, or in none.
@@ -66,6 +74,14 @@ struct LossScaling {
 
 inline constexpr std::int64_t kMaxAccumulation = 1'000'000;
 
+// To find faults in programs, and in the engine. No result may change by a bit.
+struct Debugging {
+  bool poison = false;  // memory of units that went away is filled with NaN
+  // Calls of the exchange start late by a random time up to `delay_most`.
+  std::optional<std::uint64_t> delay_seed;
+  Seconds delay_most{0.001};
+};
+
 struct Options {
   int stage = 0;                                 // ZeRO's, 0 to 3; a row of three placements
   std::optional<layout::Placements> placements;  // instead of the stage's; ways 1 or all ranks
@@ -83,13 +99,21 @@ struct Options {
   Bytes unit_bytes{1 << 20};  // as layout::UnitOptions
   Bytes bucket_bytes{0};      // gradients that may wait for their turn while backward goes on
   Bytes prefetch_bytes{0};    // of the gathered ones, how much may be fetched ahead
-  // The most that is ever gathered; nothing: the two largest units.
+  // The most that gathered parameters take; nothing: the two largest units, and more where one
+  // operator needs more.
   std::optional<Bytes> gathered_bytes;
   bool retain = true;  // false: a unit is released as soon as another one is used
 
   std::vector<ParameterGroup> groups;
   LrSchedule lr_schedule;  // nothing: 1
   Seconds deadline{300};   // of every wait for another rank
+
+  // Each step ends with rank 0's buffers on all ranks; else each rank's are its own once trained.
+  bool synchronize_buffers = false;
+  // Steps, from the first on, after which ranks that step the same parameters by themselves compare
+  // them.
+  std::int64_t sanity_steps = 2;
+  Debugging debug;
 
   // Nothing: ranks_of_host() (ranks.h).
   std::optional<Ranks> ranks;

@@ -31,6 +31,7 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
       shared_units_(options.shared_units && layout.placements.parameters.sharded()),
       cap_given_(options.gathered_bytes.has_value()),
       retain_(options.retain),
+      poison_(options.debug.poison),
       deadline_(options.deadline),
       units_(layout.units.size()),
       trace_(layout.units.size()) {
@@ -117,11 +118,17 @@ void Residency::send_away(layout::UnitIndex unit) {
   if (!state.here) return;
   for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
   state.here = false;
+  if (arena_ && poison_) std::memset(state.memory, 0xff, size_of(layout_->units[unit].bytes()));
   if (arena_) arena_->give(state.memory);
   if (sharded()) state.memory = nullptr;
 }
 
 bool Residency::pin(ManagedTensor& parameter, bool writes, const char* operator_name) {
+  if (forks() != forks_) {
+    take_away(parameter, "parameter " + parameter.name +
+                             " belongs to an engine of the process that this one was forked from");
+    return false;
+  }
   meter_->here();
   const std::scoped_lock lock(mutex_);
   UnitState& unit = units_[parameter.unit];

@@ -15,6 +15,7 @@
 
 #include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
+#include "shardlight/engine/forks.h"
 #include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/torch_meter.h"
@@ -34,7 +35,8 @@ struct GatherCount {
 
 class Residency final : public Keeper {
  public:
-  // The transport, the parameters and the account outlive it. The values are those of rank 0's
+  // The layout, the transport, the parameters and the account outlive it; the meter does until the
+  // last use of a parameter. The values are those of rank 0's
   // model and are in the shards when it returns. Errors: the transport's, no memory.
   static Result<std::unique_ptr<Residency>> create(
       const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
@@ -121,6 +123,8 @@ class Residency final : public Keeper {
   bool shared_units_;
   bool cap_given_;
   bool retain_;
+  bool poison_;
+  int forks_ = forks();
   Seconds deadline_;
 
   mutable std::mutex mutex_;

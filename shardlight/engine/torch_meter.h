@@ -1,6 +1,6 @@
 // Puts what torch allocates on the CPU on an engine's account: a counting allocator laid over
 // torch's own (c10::SetAllocator). A thread's allocations count for the engine whose parameters it
-// used last: in forward as activations, else as temporaries. They go off that account wherever they
+// used last: in backward as temporaries, else as activations. They go off that account wherever they
 // are freed, also after the engine has ended. Any thread.
 #pragma once
 
@@ -28,8 +28,8 @@ class TorchMeter {
   std::shared_ptr<memory::Account> account_;
 };
 
-// Gives the tensor's memory another tag, until it is freed; if it is not on any account, it is put
-// on this one by the caller, who also takes it off: then false.
+// Gives the tensor's memory another tag, until it is freed. False if it is on no account: then the
+// caller puts it on one and takes it off.
 bool retag(const at::Tensor& tensor, memory::Tag tag);
 
 }  // namespace shardlight::engine

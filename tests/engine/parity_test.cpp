@@ -29,9 +29,9 @@ constexpr std::array kSizes = {
     Sizes{.unit = Bytes(0), .bucket = Bytes(0), .prefetch = Bytes(0)},
     Sizes{.unit = Bytes(4096), .bucket = Bytes(8192), .prefetch = Bytes(4096)},
     Sizes{.unit = Bytes(1 << 20), .bucket = Bytes(1 << 20), .prefetch = Bytes(1 << 20)}};
-const std::array<Optimizer, 4> kOptimizers = {
+const std::array<Optimizer, 5> kOptimizers = {
     AdamW{.lr = 1e-2}, SGD{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1},
-    Adam{.lr = 1e-2, .weight_decay = 0.1}, SGD{.lr = 1e-2}};
+    Adam{.lr = 1e-2, .weight_decay = 0.1}, SGD{.lr = 1e-2}, Lion{.lr = 1e-3, .weight_decay = 0.1}};
 
 struct Case {
   std::size_t world, accumulation, clip, sizes, optimizer;
@@ -69,11 +69,11 @@ std::vector<Case> cases(std::size_t model) {
                      .accumulation = (k + model) % 3,
                      .clip = (k / 2 + model) % 2,
                      .sizes = ((k == 0 ? 0 : k - 1) + model) % 3,
-                     .optimizer = (k + model / 2) % 4});
+                     .optimizer = (k + model / 2) % 5});
     }
     return all;
   }
-  for (std::size_t i = 0; i < 4 * 4 * 2 * 3 * 4; ++i) {
+  for (std::size_t i = 0; i < 4 * 4 * 2 * 3 * 5; ++i) {
     all.push_back({.world = 1 + i % 4,
                    .accumulation = i / 4 % 4,
                    .clip = i / 16 % 2,

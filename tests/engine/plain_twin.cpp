@@ -25,16 +25,20 @@ at::Tensor plus(const at::Tensor& a, const at::Tensor& b) {
 
 class Twin {
  public:
-  Twin(const Training& run, Clipping clipping)
+  Twin(const Training& run, Clipping clipping, TwinEdit edit)
       : run_(&run),
         clipping_(clipping),
+        edit_(std::move(edit)),
         model_(model_of_rank(run, 0)),
         parameters_(unique_parameters(model_)) {
     outcome_.losses.resize(static_cast<std::size_t>(run.world));
   }
 
   Outcome train() {
-    for (std::int64_t step = 0; step < run_->steps; ++step) take_step(step);
+    for (std::int64_t step = 0; step < run_->steps; ++step) {
+      take_step(step);
+      if (edit_) edit_(model_);
+    }
     for (const auto& [name, parameter] : parameters_) {
       outcome_.parameters[name] = parameter.detach().clone();
     }
@@ -181,12 +185,18 @@ class Twin {
       if (z->momentum > 0) momentum.push_back(state("momentum_buffer"));
       at::_fused_sgd_({stepped}, {gradient}, momentum, weight_decay, z->momentum, lr, 0, false,
                       false, count == 1);
+    } else if (const auto* lion = std::get_if<Lion>(&run_->optimizer)) {
+      const at::Tensor momentum = state("exp_avg");
+      const at::Tensor blend = momentum.mul(lion->beta1).add_(gradient, 1 - lion->beta1);
+      stepped.mul_(1 - lr * weight_decay).sub_(at::sign(blend), lr);
+      momentum.mul_(lion->beta2).add_(gradient, 1 - lion->beta2);
     }
     if (half) parameter.detach().copy_(stepped);
   }
 
   const Training* run_;
   Clipping clipping_;
+  TwinEdit edit_;
   TestModel model_;
   std::vector<std::pair<std::string, at::Tensor>> parameters_;
   std::map<std::string, at::Tensor> states_;  // by "name/state"
@@ -196,9 +206,9 @@ class Twin {
 
 }  // namespace
 
-Outcome train_plainly(const Training& run, Clipping clipping) {
+Outcome train_plainly(const Training& run, Clipping clipping, const TwinEdit& edit) {
   at::set_num_threads(1);
-  return Twin(run, clipping).train();
+  return Twin(run, clipping, edit).train();
 }
 
 }  // namespace shardlight::engine

@@ -12,8 +12,12 @@ enum class Clipping : std::uint8_t {
   kByTorch,      // torch::nn::utils::clip_grad_norm_: equal to rounding
 };
 
+// What a user changes after each step.
+using TwinEdit = std::function<void(const TestModel& model)>;
+
 // Adds as run.options say: over the micro-batches' binary tree (`reproducible`), each rank's own
 // micro-steps first (`reduce` once), or by micro-step, then by rank. Of `order`, linear only.
-Outcome train_plainly(const Training& run, Clipping clipping = Clipping::kAsTheEngine);
+Outcome train_plainly(const Training& run, Clipping clipping = Clipping::kAsTheEngine,
+                      const TwinEdit& edit = {});
 
 }  // namespace shardlight::engine

@@ -3,9 +3,12 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "plain_twin.h"
+#include "shardlight/engine/managed_tensor.h"
+#include "shardlight/layout/unit.h"
 #include "shardlight/plan/precision.h"
 
 namespace shardlight::engine {
@@ -109,6 +112,23 @@ TEST(Traffic, GrowsWithReductionsWhereParametersAreReplicated) {
 
 TEST(Traffic, GrowsWithGathersWhereNoUnitIsRetained) { expect_growth_with_micro_steps(3, 3); }
 
+// The default cap.
+Bytes largest_two_units(const Training& run) {
+  layout::ParameterTable table;
+  for (const auto& [name, parameter] : unique_parameters(model_of_rank(run, 0))) {
+    const layout::ParameterOptions options{.dtype = *dtype_of(parameter.scalar_type()),
+                                           .optimizer_group = 0,
+                                           .trainable = parameter.requires_grad()};
+    EXPECT_TRUE(table.add(name, parameter.sizes().vec(), options).has_value());
+  }
+  const auto units =
+      layout::build_units(table, {.bytes_min = run.options.unit_bytes, .bytes_per_element = {}});
+  std::vector<Bytes> sizes(2);
+  for (const layout::Unit& unit : units.value()) sizes.push_back(unit.bytes());
+  std::ranges::sort(sizes, std::greater());
+  return sizes[0] + sizes[1];
+}
+
 TEST(Traffic, IsAsPlannedForAnyModelAndNoGatherPassesTheCap) {
   for (const std::string& model : model_names()) {
     for (const bool retain : {false, true}) {
@@ -125,9 +145,9 @@ TEST(Traffic, IsAsPlannedForAnyModelAndNoGatherPassesTheCap) {
         const TrafficReport& traffic = outcome.traffic.at(rank);
         EXPECT_EQ(traffic.moved.gathered.value(), traffic.planned.gathered.value());
         EXPECT_EQ(traffic.moved.reduced.value(), traffic.planned.reduced.value());
-        const auto& gathered =
-            outcome.memory.at(rank).tags.at(static_cast<std::size_t>(memory::Tag::kGathered));
-        EXPECT_LE(traffic.gathered_peak, gathered.bytes.peak);
+        // All weights of an LSTM are inputs of one operator, which the default cap makes room for.
+        if (model == "lstm") continue;
+        EXPECT_LE(traffic.gathered_peak, largest_two_units(run)) << "rank " << rank;
       }
     }
   }
