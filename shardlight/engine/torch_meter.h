@@ -1,7 +1,7 @@
 // Puts what torch allocates on the CPU on an engine's account: a counting allocator laid over
 // torch's own (c10::SetAllocator). A thread's allocations count for the engine whose parameters it
-// used last: in backward as temporaries, else as activations. They go off that account wherever they
-// are freed, also after the engine has ended. Any thread.
+// used last: in backward as temporaries, else as activations. They go off that account wherever
+// they are freed, also after the engine has ended. Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
