@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shardlight/comm/gradient_parts.h"
 #include "shardlight/comm/sum.h"
 
 namespace shardlight::comm {
@@ -12,26 +13,6 @@ namespace {
 Failure part_error(std::size_t index, const char* member, Count value, const std::string& allowed) {
   return user_error(fmt::format("gradient.parts[{}].{}", index, member),
                     fmt::to_string(value.value()), allowed);
-}
-
-// Calls found(offset into the stretch, data, elements) for what lies within it, in order.
-template <class Found>
-void each_within(const Gradient& gradient, std::int64_t begin, std::int64_t elements,
-                 const Found& found) {
-  const std::int64_t each = layout::bytes_per_element(gradient.dtype).value();
-  const std::int64_t end = begin + elements;
-  const auto ends_after = [](std::int64_t at, const GradientPart& part) {
-    return at < (part.begin + part.elements).value();
-  };
-  auto part = std::upper_bound(gradient.parts.begin(), gradient.parts.end(), begin, ends_after);
-  for (; part != gradient.parts.end() && part->begin.value() < end; ++part) {
-    const std::int64_t first = std::max(begin, part->begin.value());
-    const std::int64_t last = std::min(end, (part->begin + part->elements).value());
-    const auto* data = static_cast<const std::byte*>(part->data);
-    if (last > first) {
-      found(first - begin, data + (first - part->begin.value()) * each, last - first);
-    }
-  }
 }
 
 }  // namespace
@@ -68,32 +49,28 @@ Status check_gradient(const UnitSpec& unit, const Gradient& gradient) {
 Bytes bytes_of(const Gradient& gradient) { return bytes_outside(gradient, Count(0), Count(0)); }
 
 Bytes bytes_outside(const Gradient& gradient, Count begin, Count elements) {
-  const std::int64_t end = (begin + elements).value();
-  std::int64_t outside = 0;
-  for (const GradientPart& part : gradient.parts) {
-    const std::int64_t within = std::min((part.begin + part.elements).value(), end) -
-                                std::max(part.begin.value(), begin.value());
-    outside += part.elements.value() - std::max<std::int64_t>(within, 0);
-  }
-  return layout::bytes_per_element(gradient.dtype) * outside;
+  const std::int64_t within =
+      elements_within(gradient.parts, begin.value(), (begin + elements).value());
+  return layout::bytes_per_element(gradient.dtype) * (elements_of(gradient.parts) - within);
 }
 
 void store_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements) {
   std::int64_t stored = 0;
-  each_within(gradient, begin, elements,
-              [&](std::int64_t offset, const void* data, std::int64_t length) {
+  each_within(gradient.parts, begin, begin + elements, gradient.dtype,
+              [&](const GradientPart& part) {
+                const std::int64_t offset = part.begin.value();
                 std::fill(sum + stored, sum + offset, 0.0F);
-                store_as_float(sum + offset, data, gradient.dtype, length);
-                stored = offset + length;
+                store_as_float(sum + offset, part.data, gradient.dtype, part.elements.value());
+                stored = offset + part.elements.value();
               });
   std::fill(sum + stored, sum + elements, 0.0F);
 }
 
 void add_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements) {
-  each_within(gradient, begin, elements,
-              [&](std::int64_t offset, const void* data, std::int64_t length) {
-                add_as_float(sum + offset, data, gradient.dtype, length);
-              });
+  each_within(
+      gradient.parts, begin, begin + elements, gradient.dtype, [&](const GradientPart& part) {
+        add_as_float(sum + part.begin.value(), part.data, gradient.dtype, part.elements.value());
+      });
 }
 
 }  // namespace shardlight::comm

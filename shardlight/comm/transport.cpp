@@ -45,4 +45,14 @@ Status check_units(const std::vector<UnitSpec>& units, std::int64_t world) {
   return {};
 }
 
+std::string text_of(const std::vector<UnitSpec>& units) {
+  std::string text;
+  for (const UnitSpec& unit : units) {
+    text += fmt::format("\n{} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
+                        text_of(unit.order), unit.reduces, unit.whole);
+    for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
+  }
+  return text;
+}
+
 }  // namespace shardlight::comm

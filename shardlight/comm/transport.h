@@ -128,4 +128,7 @@ class Transport {
 // many slices as ranks, none negative, a dtype that can be gathered, group within 1 and world.
 Status check_units(const std::vector<UnitSpec>& units, std::int64_t world);
 
+// All that ranks must agree on of their units, as text to hash and compare.
+std::string text_of(const std::vector<UnitSpec>& units);
+
 }  // namespace shardlight::comm

@@ -14,13 +14,7 @@ constexpr Count kAddedElements(kChunkBytes / 4);
 constexpr std::uint32_t kProtocol = 2;
 
 std::uint64_t fingerprint_of(const std::vector<UnitSpec>& units) {
-  std::string text = fmt::format("mpi {}", kProtocol);
-  for (const UnitSpec& unit : units) {
-    text += fmt::format("\n{} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
-                        text_of(unit.order), unit.reduces, unit.whole);
-    for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
-  }
-  return hash_of_text(text);
+  return hash_of_text(fmt::format("mpi {}", kProtocol) + text_of(units));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 #include "shardlight/comm/mpi/link.h"
 #include "shardlight/comm/mpi/mpi_world.h"
 #include "shardlight/comm/mpi/rank_memory.h"
-#include "shardlight/comm/mpi/slice_sum.h"
+#include "shardlight/comm/slice_sum.h"
 
 namespace shardlight::comm {
 

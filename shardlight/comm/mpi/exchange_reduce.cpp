@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "shardlight/comm/gradient_parts.h"
 #include "shardlight/comm/mpi/exchange.h"
-#include "shardlight/comm/mpi/gradient_parts.h"
 
 namespace shardlight::comm {
 namespace {
@@ -55,7 +55,7 @@ void Exchange::on_contribute(const Message& message) {
               .fresh = telling.fresh,
               .passes = telling.passes,
               .dtype = static_cast<layout::DType>(telling.dtype),
-              .parts = unpacked_parts(message.payload)});
+              .parts = unpacked_parts(values_of_bytes<std::int64_t>(message.payload))});
 }
 
 void Exchange::contribute(UnitId unit, Rank rank, Contribution contribution) {
@@ -256,12 +256,8 @@ void Exchange::add_to_sum(Owned& owned, const Contribution& contribution,
     const std::int64_t begin = owned.sum.chunk_begin(chunk).value();
     const std::int64_t size = owned.sum.chunk_size(chunk).value();
     parts = parts_within(contribution.parts, begin, begin + size, contribution.dtype);
-    const std::byte* data = found->second.bytes.data();
-    for (GradientPart& part : parts) {
-      part.begin += Count(begin);
-      part.data = data;
-      data += layout::bytes_per_element(contribution.dtype).value() * part.elements.value();
-    }
+    point_into(parts, contribution.dtype, found->second.bytes.data());
+    for (GradientPart& part : parts) part.begin += Count(begin);
     gradient.parts = parts;
   }
   owned.sum.add(chunk, gradient, contribution.passes);

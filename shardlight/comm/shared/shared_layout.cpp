@@ -15,13 +15,6 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWord = sizeof(Word);
 
-std::string described(const UnitSpec& unit) {
-  std::string text = fmt::format("{} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
-                                 text_of(unit.order), unit.reduces, unit.whole);
-  for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
-  return text;
-}
-
 }  // namespace
 
 Status check_shared_world(std::int64_t world) {
@@ -33,7 +26,6 @@ Status check_shared_world(std::int64_t world) {
 SharedLayout::SharedLayout(const std::vector<UnitSpec>& units, std::int64_t world) : world_(world) {
   take(sizeof(Control), kPage);
   mailboxes_ = take(static_cast<std::int64_t>(sizeof(Mailbox)) * world * world, kPage);
-  std::string text = fmt::format("{}", world);
   for (const UnitSpec& unit : units) {
     UnitPlaces places;
     places.versions = take(kWord * world, kLine);
@@ -49,10 +41,9 @@ SharedLayout::SharedLayout(const std::vector<UnitSpec>& units, std::int64_t worl
       places.sums = take(4 * unit.elements().value() * places.buffers, kPage);
     }
     places_.push_back(places);
-    text += "\n" + described(unit);
   }
   size_ = round_up(size_, kPage);
-  fingerprint_ = hash_of_text(text);
+  fingerprint_ = hash_of_text(fmt::to_string(world) + text_of(units));
 }
 
 std::int64_t SharedLayout::mailbox(std::int64_t from, std::int64_t to) const {

@@ -1,4 +1,4 @@
-#include "shardlight/comm/mpi/slice_sum.h"
+#include "shardlight/comm/slice_sum.h"
 
 #include <algorithm>
 

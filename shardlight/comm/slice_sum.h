@@ -1,7 +1,7 @@
 // The sum of a unit's gradients within one rank's slice, added up by its owner in the unit's order
 // (reduce_order.h) as the ranks' contributions come, chunk by chunk: each chunk takes the ranks in
 // ascending order, so the bits are those of the transports that share memory. For one thread at a
-// time; owns the sum. Internal to comm/mpi.
+// time; owns the sum.
 #pragma once
 
 #include <map>
