@@ -76,6 +76,9 @@ class Transport {
   virtual Rank rank() const = 0;
   virtual std::int64_t world() const = 0;
   virtual const std::vector<UnitSpec>& units() const = 0;
+  // False where every call that waits, but for messages, is a collective: all ranks make the same
+  // ones in the same order, on one lane at a time, and any other is an error of all.
+  virtual bool one_sided() const { return true; }
 
   // This rank's slice of the unit, in memory the others can read; writable until published, and
   // again once every rank is known to be done with that version.

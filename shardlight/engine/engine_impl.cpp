@@ -14,6 +14,23 @@
 #include "shardlight/engine/forks.h"
 
 namespace shardlight::engine {
+namespace {
+
+// Lanes of different ranks make their calls in different orders.
+Status check_lanes(const Options& options, const comm::Transport& transport) {
+  if (transport.one_sided()) return {};
+  for (const auto& [field, bytes] : {std::pair("prefetch_bytes", options.prefetch_bytes),
+                                     std::pair("bucket_bytes", options.bucket_bytes)}) {
+    if (bytes == Bytes(0)) continue;
+    return user_error(field, std::to_string(bytes.value()),
+                      "0 on a transport that is not one-sided: its ranks make all calls in one "
+                      "order");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
                                                            const NamedTensors& buffers,
                                                            const Optimizer& optimizer,
@@ -35,6 +52,7 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
   SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
+  SHARDLIGHT_TRY_STATUS(check_lanes(options_, *transport));
   if (options_.debug.delay_seed) {
     transport = std::make_unique<comm::Delaying>(std::move(transport), *options_.debug.delay_seed,
                                                  options_.debug.delay_most);

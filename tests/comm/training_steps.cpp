@@ -42,14 +42,18 @@ bool same_bits(std::span<const float> found, std::span<const float> wanted) {
 class Runner {
  public:
   Runner(const TrainingSteps& run, Transport& transport)
-      : run_(run), transport_(transport), units_(transport.units()) {}
+      : run_(run),
+        transport_(transport),
+        units_(transport.units()),
+        one_sided_(transport.one_sided()),
+        lanes_(one_sided_ ? run.lanes : 1) {}
 
   std::string run_all() {
     for (int step = 0; step < run_.steps; ++step) {
       for (UnitId unit = 0; unit < units_.size(); ++unit) SHARDLIGHT_SAY(publish(unit, step));
-      std::vector<std::string> said(run_.lanes);
+      std::vector<std::string> said(lanes_);
       std::vector<std::thread> lanes;
-      for (int lane = 0; lane < run_.lanes; ++lane) {
+      for (int lane = 0; lane < lanes_; ++lane) {
         lanes.emplace_back([&, lane] { said[lane] = run_lane(lane, step); });
       }
       for (std::thread& lane : lanes) lane.join();
@@ -94,10 +98,10 @@ class Runner {
   std::string run_lane(int lane, int step) {
     std::vector<std::size_t> mine;
     for (UnitId unit = 0; unit < units_.size(); ++unit) {
-      if (static_cast<int>(unit) % run_.lanes == lane) mine.push_back(unit);
+      if (static_cast<int>(unit) % lanes_ == lane) mine.push_back(unit);
     }
     const auto order = [&](int purpose) {
-      return shuffled(mine, key_of(run_.seed, {4, rank(), lane, step, purpose}));
+      return shuffled(mine, key_of(run_.seed, {4, one_sided_ ? rank() : 0, lane, step, purpose}));
     };
     for (const UnitId unit : order(-1)) {
       if (std::string text = gather(unit, step); !text.empty()) return text;
@@ -177,10 +181,10 @@ class Runner {
     return expected.value();
   }
 
-  // Everybody of a small unit, one rank in turn of a large one.
+  // Everybody of a small unit, one rank in turn of a large one; where all must, all.
   bool gathers_sum(UnitId unit, int step) const {
     constexpr std::int64_t kSmall = 1000;
-    return units_[unit].elements() <= Count(kSmall) ||
+    return !one_sided_ || units_[unit].elements() <= Count(kSmall) ||
            (id(unit) + step) % transport_.world() == rank();
   }
 
@@ -246,6 +250,8 @@ class Runner {
   const TrainingSteps& run_;
   Transport& transport_;
   const std::vector<UnitSpec>& units_;
+  bool one_sided_;
+  int lanes_;
   std::atomic<std::int64_t> sums_gathered_{0};
 };
 

@@ -1,5 +1,6 @@
 // A stretch of training as an exchange sees it: steps of several micro-steps, over units of all
-// shapes and orders, gradients in parts, each rank in an order of its own and on two lanes at once.
+// shapes and orders, gradients in parts, each rank in an order of its own and on two lanes at once;
+// where the transport is not one-sided, all in one random order and on one lane.
 // What comes out is compared with the reference bit for bit, and the traffic with its formula.
 #pragma once
 

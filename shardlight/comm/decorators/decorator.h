@@ -17,6 +17,7 @@ class Decorator : public Transport {
   Rank rank() const final { return inner_->rank(); }
   std::int64_t world() const final { return inner_->world(); }
   const std::vector<UnitSpec>& units() const final { return inner_->units(); }
+  bool one_sided() const final { return inner_->one_sided(); }
   std::span<std::byte> shard(UnitId unit) final { return inner_->shard(unit); }
   std::span<std::byte> whole(UnitId unit) final { return inner_->whole(unit); }
   Status publish(UnitId unit, std::int64_t version) final;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "shardlight/comm/mpi/exchange.h"
-#include "shardlight/comm/mpi/gradient_parts.h"
+#include "shardlight/comm/gradient_parts.h"
 
 namespace shardlight::comm {
 namespace {

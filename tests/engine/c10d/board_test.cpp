@@ -1,0 +1,121 @@
+// What ranks are told of each other, where no group and no process tells it: the boards of some
+// ranks over one store, in one process.
+#include <gmock/gmock.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <future>
+
+#include "shardlight/engine/c10d/board.h"
+
+namespace shardlight::engine {
+namespace {
+
+using testing::HasSubstr;
+using testing::Optional;
+using testing::StartsWith;
+
+constexpr Seconds kGrace{0.05};
+
+class FailingStore final : public c10d::HashStore {
+ public:
+  bool check(const std::vector<std::string>& keys) override {
+    if (fails) throw std::runtime_error("[socket.cpp:1] Broken pipe\nand more");
+    return c10d::HashStore::check(keys);
+  }
+  std::atomic<bool> fails{false};
+};
+
+class Boards : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::future<Result<std::unique_ptr<Board>>>> opening;
+    for (std::int64_t rank = 0; rank < 3; ++rank) {
+      opening.push_back(std::async(std::launch::async, [this, rank] {
+        return Board::open(store, Rank(rank), 3, comm::Deadline(Seconds(60)), kGrace);
+      }));
+    }
+    for (auto& opened : opening) {
+      auto board = opened.get();
+      ASSERT_TRUE(board) << board.error().message();
+      boards.push_back(std::move(*board));
+    }
+  }
+
+  static RankCall call(std::int64_t number) {
+    return {.number = number, .text = "gather of u", .deadline = comm::Deadline(Seconds(5))};
+  }
+  std::string blamed(const std::string& lost) { return boards[0]->blame(call(7), lost).what; }
+
+  c10::intrusive_ptr<FailingStore> store = c10::make_intrusive<FailingStore>();
+  std::vector<std::unique_ptr<Board>> boards;
+};
+
+TEST_F(Boards, NameWhoIsNotInTheCall) {
+  boards[1]->waits(call(7));
+  boards[2]->waits(call(6));
+  const std::string what = blamed("");
+  EXPECT_THAT(what, StartsWith("rank 2 did not come within 5 s. All ranks:\n"));
+  EXPECT_THAT(what, HasSubstr("\n   1  active  waits in gather of u, call 7"));
+  EXPECT_THAT(what, HasSubstr("\n   2  active  waits in gather of u, call 6"));
+}
+
+TEST_F(Boards, NameWhoIsMissingWhereAConnectionBroke) {
+  boards[1]->waits(call(7));
+  EXPECT_THAT(blamed("[pair.cc:1] Connection closed by peer\nand more"),
+              StartsWith("rank 2 did not come: Connection closed by peer. All ranks:\n"));
+}
+
+TEST_F(Boards, SayWhatTheGroupSaysWhereAllAreThere) {
+  boards[1]->waits(call(7));
+  boards[2]->waits(call(7));
+  EXPECT_THAT(blamed("Connection reset"), StartsWith("Connection reset. All ranks:\n"));
+}
+
+TEST_F(Boards, SayThatTheStoreFails) {
+  store->fails = true;
+  EXPECT_EQ(blamed("Connection reset"),
+            "Connection reset, and the store of the ranks fails, so its host may be gone: Broken "
+            "pipe");
+  EXPECT_EQ(boards[1]->failure().has_value(), false);
+}
+
+TEST_F(Boards, KeepTheFirstErrorOfAll) {
+  EXPECT_FALSE(boards[2]->failure());
+  boards[1]->first({.by = Rank(1), .call = "barrier", .what = "broke\nin two"});
+  EXPECT_EQ(boards[2]->first({.by = Rank(2), .call = "gather of u", .what = "late"}).what,
+            "broke\nin two");
+  const auto known = boards[0]->failure();
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->by, Rank(1));
+  EXPECT_EQ(known->call, "barrier");
+  EXPECT_EQ(known->what, "broke\nin two");
+}
+
+TEST_F(Boards, TellWhoHasLeftBeforeTheCall) {
+  boards[2]->leave(7);
+  EXPECT_EQ(boards[0]->gone(call(7)), std::nullopt) << "its part of the call is on the way";
+  EXPECT_THAT(boards[0]->gone(call(8)), Optional(std::string("rank 2 left")));
+  RankCall message = call(0);
+  message.peer = Rank(1);
+  EXPECT_EQ(boards[0]->gone(message), std::nullopt);
+  message.peer = Rank(2);
+  EXPECT_THAT(boards[0]->gone(message), Optional(std::string("rank 2 left")));
+}
+
+TEST_F(Boards, HandOverEachWordOnce) {
+  boards[0]->put("message/0/1/0", "four\n5");
+  EXPECT_THAT(boards[1]->take("message/0/1/0", Seconds(1)), Optional(std::string("four\n5")));
+  EXPECT_EQ(boards[1]->take("message/0/1/0", Seconds(0.001)), std::nullopt);
+}
+
+TEST(Board, NamesWhoDoesNotOpenIt) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto board = Board::open(store, Rank(1), 3, comm::Deadline(Seconds(0.05)), kGrace);
+  ASSERT_FALSE(board);
+  EXPECT_THAT(board.error().message(),
+              StartsWith("rank 1, connect: rank 0, 2 did not come within 0.05 s"));
+}
+
+}  // namespace
+}  // namespace shardlight::engine
