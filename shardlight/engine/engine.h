@@ -73,7 +73,9 @@ class Engine {
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
   Engine(const NamedTensors& parameters, const NamedTensors& buffers, const Optimizer& optimizer,
          const Options& options = {});
-  // As close(); an error that stands in its way is logged.
+  // As close(); an error that stands in its way is logged. Where an exception is thrown through it,
+  // it waits for nobody: the other ranks get an error that this one has left, and what is not on
+  // this rank is lost to its model.
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

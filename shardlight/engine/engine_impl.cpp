@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -105,7 +106,9 @@ Status Engine::Impl::broadcast_buffers() {
 }
 
 Engine::Impl::~Impl() {
-  if (auto closed = close(); !closed) logger().error(closed.error().message());
+  // What is thrown through here is this rank's alone: the others are told at once that it has left.
+  const bool waits = std::uncaught_exceptions() <= exceptions_at_start_;
+  if (auto closed = close(waits); !closed) logger().error(closed.error().message());
 }
 
 telemetry::Logger Engine::Impl::logger() const {
@@ -113,7 +116,7 @@ telemetry::Logger Engine::Impl::logger() const {
   return telemetry::Logger(level.value_or(telemetry::LogLevel::kWarn), layout_->rank);
 }
 
-Status Engine::Impl::close() {
+Status Engine::Impl::close(bool waits) {
   if (closed_ || !residency_) return {};
   const at::DisableRecordFunctionGuard unrecorded;
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
@@ -123,9 +126,9 @@ Status Engine::Impl::close() {
   touch_.reset();
   // The model's own memory is not on the engine's account.
   meter_.reset();
-  auto whole = residency_->let_go();
+  auto whole = residency_->let_go(waits);
   // Others may still read this rank's shards.
-  if (whole) whole = transport_->barrier(deadline());
+  if (whole && waits) whole = transport_->barrier(deadline());
   views_.reset();
   gradients_.reset();
   states_.reset();

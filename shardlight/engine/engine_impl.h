@@ -3,6 +3,7 @@
 // throws them.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,8 @@ class Engine::Impl {
   Result<std::shared_ptr<void>> no_sync();
   // This process is a child of the one that made it.
   bool forked() const { return forks() != forks_; }
-  Status close();
+  // Without `waits` for no other rank: what it does not have of the model is lost.
+  Status close(bool waits = true);
 
   // The parameter that a tensor is, or a user error.
   Result<ManagedTensor> find(const at::Tensor& tensor) const;
@@ -98,6 +100,7 @@ class Engine::Impl {
   std::int64_t backwards_ = 0;
   std::int64_t steps_ = 0;
   int forks_ = forks();
+  int exceptions_at_start_ = std::uncaught_exceptions();
 };
 
 }  // namespace shardlight::engine

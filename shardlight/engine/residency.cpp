@@ -316,7 +316,7 @@ std::optional<layout::UnitIndex> Residency::held() const {
 }
 
 // Needs no room in the arena, and no other rank where the values are here.
-Status Residency::let_go() {
+Status Residency::let_go(bool gathers) {
   Status status = settle_gathers();
   const std::scoped_lock lock(mutex_);
   gone_ = true;
@@ -328,7 +328,10 @@ Status Residency::let_go() {
     if (!unit.here) {
       fetched.resize(size_of(layout_->units[index].bytes()));
       values = fetched.data();
-      auto gathered = transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_));
+      auto gathered =
+          gathers
+              ? transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_))
+              : user_error("engine", "ended by an exception", "one that is closed by all ranks");
       if (!gathered) {
         lost = true;
         status = std::move(gathered);

@@ -74,7 +74,8 @@ class Residency final : public Keeper {
 
   // Gives every parameter memory of its own with its values, and all other memory back; nothing is
   // managed any more. What is away and the transport cannot bring is lost; reading it says so.
-  Status let_go();
+  // Without `gathers` all that is away is lost.
+  Status let_go(bool gathers);
 
   GatherCount count() const;
 
