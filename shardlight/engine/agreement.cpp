@@ -30,9 +30,18 @@ Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
 }
 
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
-  std::vector<bool> flags = {mine.parameters_edited, mine.gradients_edited};
-  SHARDLIGHT_TRY_STATUS(agree_on_any(transport, flags, deadline));
-  return StepFlags{.parameters_edited = flags[0], .gradients_edited = flags[1]};
+  std::array<double, 4> values = {mine.parameters_edited ? 1.0 : 0.0,
+                                  mine.gradients_edited ? 1.0 : 0.0, mine.lr_factor,
+                                  -mine.lr_factor};
+  SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kMax, deadline));
+  if (values[2] != -values[3]) {
+    return user_error("lr_schedule", std::to_string(mine.lr_factor),
+                      "the same factor on all ranks: they have " + std::to_string(-values[3]) +
+                          " to " + std::to_string(values[2]));
+  }
+  return StepFlags{.parameters_edited = values[0] > 0,
+                   .gradients_edited = values[1] > 0,
+                   .lr_factor = mine.lr_factor};
 }
 
 // A hash in two halves that doubles hold exactly; equal on all ranks where the highest is the

@@ -25,10 +25,12 @@ struct BackwardFlags {
 Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
                             comm::Deadline deadline);
 
-// What was changed outside of the optimizer. Also the barrier at a step's entry.
+// What was changed outside of the optimizer. Also the barrier at a step's entry. Errors (user): an
+// lr_factor that differs from rank to rank.
 struct StepFlags {
   bool parameters_edited = false;
   bool gradients_edited = false;
+  double lr_factor = 1;
 };
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline);
 

@@ -71,6 +71,7 @@ at::Tensor Engine::optimizer_state(const at::Tensor& parameter, const std::strin
   return or_throw(impl_->optimizer_state(or_throw(impl_->find(parameter)), name));
 }
 
+std::optional<Error> Engine::failure() const { return impl_->failure(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }
 TrafficReport Engine::traffic() const { return impl_->traffic(); }
 Rank Engine::rank() const { return impl_->layout().rank; }

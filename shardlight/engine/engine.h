@@ -133,6 +133,10 @@ class Engine {
   // parameters the fp32 "master"; collective.
   at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
 
+  // The first thing that went wrong, which ended the engine; in forward it comes out of torch as a
+  // c10::Error that has only its message.
+  std::optional<Error> failure() const;
+
   MemoryReport memory() const;
   TrafficReport traffic() const;
   Rank rank() const;

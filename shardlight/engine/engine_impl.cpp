@@ -12,6 +12,7 @@
 #include "shardlight/base/random.h"
 #include "shardlight/comm/decorators/delaying.h"
 #include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/engine/configuration.h"
 #include "shardlight/engine/forks.h"
 
 namespace shardlight::engine {
@@ -38,12 +39,13 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
                                                            const Options& options) {
   SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
   std::unique_ptr<Impl> impl(new Impl(options));
-  SHARDLIGHT_TRY_STATUS(impl->start(parameters, optimizer));
+  SHARDLIGHT_TRY_STATUS(impl->start(parameters, buffers, optimizer));
   SHARDLIGHT_TRY_STATUS(impl->take_buffers(buffers));
   return impl;
 }
 
-Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& optimizer) {
+Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& buffers,
+                           const Optimizer& optimizer) {
   const at::DisableRecordFunctionGuard unrecorded;
   if (!options_.ranks) {
     SHARDLIGHT_TRY(options_.ranks, ranks_of_host(options_.deadline));
@@ -59,6 +61,8 @@ Status Engine::Impl::start(const NamedTensors& parameters, const Optimizer& opti
                                                  options_.debug.delay_most);
   }
   transport_ = std::make_unique<comm::Timing>(std::move(transport));
+  SHARDLIGHT_TRY_STATUS(compare_configuration(
+      *transport_, configuration_of(optimizer, options_, *layout_, buffers), deadline()));
   meter_.emplace(account_);
   account_transport(1);
   SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,
@@ -142,10 +146,14 @@ Status Engine::Impl::check() const {
                       "an engine that this process made");
   }
   if (closed_) return user_error("engine", "closed", "an engine that is open");
-  if (error_) return Failure(*error_);
-  if (auto error = residency_->error()) return Failure(*error);
-  if (auto error = views_->error()) return Failure(*error);
+  if (auto error = failure()) return Failure(*std::move(error));
   return {};
+}
+
+std::optional<Error> Engine::Impl::failure() const {
+  if (error_) return error_;
+  if (auto error = residency_->error()) return error;
+  return views_ ? views_->error() : std::nullopt;
 }
 
 void Engine::Impl::arrive(const ManagedTensor& parameter) {
@@ -249,8 +257,10 @@ void Engine::Impl::backward_failed() {
 }
 
 at::Tensor Engine::Impl::scaled(const at::Tensor& loss) {
-  scaled_ = true;
-  return loss_scale_ ? loss * loss_scale_->value() : loss;
+  if (!loss_scale_) return loss;
+  return scaled_loss(loss, loss_scale_->value(), [this, open = std::weak_ptr<char>(open_)] {
+    if (open.lock()) scaled_ = true;
+  });
 }
 
 void Engine::Impl::backward(const at::Tensor& loss) {

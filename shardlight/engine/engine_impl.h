@@ -49,6 +49,7 @@ class Engine::Impl {
   Result<at::Tensor> gradient(const ManagedTensor& parameter);
   Result<at::Tensor> optimizer_state(const ManagedTensor& parameter, const std::string& name);
 
+  std::optional<Error> failure() const;
   MemoryReport memory() const;
   TrafficReport traffic() const;
   const ModelLayout& layout() const { return *layout_; }
@@ -57,7 +58,8 @@ class Engine::Impl {
 
  private:
   explicit Impl(Options options) : options_(std::move(options)) {}
-  Status start(const NamedTensors& parameters, const Optimizer& optimizer);
+  Status start(const NamedTensors& parameters, const NamedTensors& buffers,
+               const Optimizer& optimizer);
   Status take_buffers(const NamedTensors& buffers);
   void account_transport(int sign);
   void arrive(const ManagedTensor& parameter);

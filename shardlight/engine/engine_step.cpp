@@ -26,9 +26,15 @@ Status Engine::Impl::check_step() const {
                       "no scope while step() changes the parameters");
   }
   for (const auto& parameter : parameters_) {
-    if (intact(*parameter)) continue;
-    return user_error("parameter " + parameter->name, "with another memory than before",
-                      "one that is changed in place: the engine keeps its memory");
+    const std::string field = "parameter " + parameter->name;
+    if (!intact(*parameter)) {
+      return user_error(field, "with another memory, shape or dtype than before",
+                        "one that is changed in place: the engine keeps its memory");
+    }
+    if (parameter->tensor.requires_grad() && !layout_->units[parameter->unit].trainable) {
+      return user_error(field, "unfrozen after the engine was made",
+                        "a new engine for other parameters to train");
+    }
   }
   return {};
 }
@@ -65,8 +71,13 @@ Result<StepReport> Engine::Impl::step_all() {
   const at::DisableRecordFunctionGuard unrecorded;
   const std::vector<bool>& used = gradients_->used();
   SHARDLIGHT_TRY(const bool gradients_edited, views_->take_edits(used));
+  const double lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_) : 1;
+  if (!std::isfinite(lr_factor) || lr_factor < 0) {
+    return user_error("lr_schedule", std::to_string(lr_factor), "a finite factor, 0 or more");
+  }
   const StepFlags mine = {.parameters_edited = residency_->edited(),
-                          .gradients_edited = gradients_edited};
+                          .gradients_edited = gradients_edited,
+                          .lr_factor = lr_factor};
   SHARDLIGHT_TRY_STATUS(residency_->settle_gathers());
   // No rank changes what others may still read: all have ended forward and backward when this
   // returns.
@@ -79,7 +90,7 @@ Result<StepReport> Engine::Impl::step_all() {
   SHARDLIGHT_TRY(const NormAgreement agreed, norm(flags.gradients_edited));
 
   StepReport report{.step = ++steps_,
-                    .lr_factor = options_.lr_schedule ? options_.lr_schedule(steps_ - 1) : 1,
+                    .lr_factor = lr_factor,
                     .gradient_norm = agreed.norm,
                     .skipped = !agreed.finite,
                     .loss_scale = loss_scale_ ? loss_scale_->value() : 1};

@@ -13,7 +13,6 @@
 namespace shardlight::engine {
 namespace {
 
-constexpr const char* kStepped = "is gone: the step has used it";
 constexpr const char* kNotRead = "is not gathered; read it in an operator";
 
 std::string message(const ManagedTensor& gradient, const char* why) {
@@ -40,6 +39,21 @@ bool is_ours(const at::Tensor& gradient, const ManagedTensor& view) {
          gradient.unsafeGetTensorImpl() == view.tensor.unsafeGetTensorImpl() && intact(view);
 }
 
+// What a user has put in the place of ours can be stepped with.
+bool fits(const at::Tensor& gradient, const ManagedTensor& view) {
+  return gradient.defined() && gradient.layout() == at::kStrided && gradient.device().is_cpu() &&
+         gradient.scalar_type() == view.type && gradient.sizes() == view.sizes;
+}
+
+Failure refusal(const at::Tensor& gradient, const ManagedTensor& view, bool wanted) {
+  return user_error(
+      "gradient of " + view.name,
+      gradient.defined() ? gradient.toString() + " of shape " + c10::str(gradient.sizes())
+                         : "taken out",
+      wanted ? "changed in place, or replaced by a dense tensor of its shape and dtype"
+             : "none, as no rank's backward reached the parameter");
+}
+
 }  // namespace
 
 GradientViews::GradientViews(const ModelLayout& layout, const Options& options,
@@ -51,72 +65,43 @@ GradientViews::GradientViews(const ModelLayout& layout, const Options& options,
       transport_(&transport),
       account_(&account),
       deadline_(options.deadline),
-      units_(layout.units.size()) {
-  for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    if (!layout.units[unit].trainable) continue;
-    for (const layout::PlacedParameter& placed : layout.units[unit].parameters) {
-      auto view = gradient_of(*parameters[placed.parameter]);
-      view->keeper = this;
-      units_[unit].members.push_back(std::move(view));
-    }
-  }
-}
+      units_(layout.units.size()) {}
 
-GradientViews::~GradientViews() {
-  hide();
-  for (const UnitState& unit : units_) {
-    for (const auto& member : unit.members) {
-      member->memory().set_data_ptr_noswap(at::DataPtr(nullptr, c10::DeviceType::CPU));
-      member->memory().release_data_and_set_meta_custom_data_ptr_error_msg_(
-          message(*member, "has ended with its engine"));
-    }
-  }
-}
+GradientViews::~GradientViews() { retire_all("has ended with its engine"); }
 
-ManagedTensor& GradientViews::view_of(const ManagedTensor& parameter) const {
-  const auto& members = units_[parameter.unit].members;
-  return **std::ranges::find(members, parameter.index,
-                             [](const auto& member) { return member->index; });
-}
-
-void GradientViews::take_away_all(const char* why) {
+// .grad is empty then, whatever stood there.
+void GradientViews::retire_all(const char* why) {
+  shown_ = false;
   for (UnitState& unit : units_) {
-    for (const auto& member : unit.members) take_away(*member, message(*member, why));
-    unit.here = false;
-    unit.edited = false;
-    unit.values = {};
-    unit.buffer = {};
-    unit.rounded = {};
+    for (const auto& member : unit.members) {
+      (*parameters_)[member->index]->tensor.mutable_grad().reset();
+      retire(*member, message(*member, why));
+    }
+    unit = UnitState();
   }
 }
 
+// New ones for each step: a gradient that a user has kept is not the next one.
 void GradientViews::show(const std::vector<bool>& used, double mean) {
   const std::scoped_lock lock(mutex_);
   shown_ = true;
   mean_ = mean;
-  take_away_all(kNotRead);
-  for (const UnitState& unit : units_) {
-    for (const auto& member : unit.members) {
-      at::Tensor& gradient = (*parameters_)[member->index]->tensor.mutable_grad();
-      if (used[member->index]) gradient = member->tensor;
-    }
-  }
-}
-
-void GradientViews::hide() {
-  shown_ = false;
-  for (const UnitState& unit : units_) {
-    for (const auto& member : unit.members) {
-      at::Tensor& gradient = (*parameters_)[member->index]->tensor.mutable_grad();
-      if (gradient.defined() && is_ours(gradient, *member)) gradient.reset();
+  for (const layout::Unit& unit : layout_->units) {
+    if (!unit.trainable) continue;
+    for (const layout::PlacedParameter& placed : unit.parameters) {
+      const ManagedTensor& parameter = *(*parameters_)[placed.parameter];
+      auto view = gradient_of(parameter);
+      view->keeper = this;
+      take_away(*view, message(*view, kNotRead));
+      if (used[placed.parameter]) parameter.tensor.mutable_grad() = view->tensor;
+      units_[parameter.unit].members.push_back(std::move(view));
     }
   }
 }
 
 void GradientViews::end_step() {
   const std::scoped_lock lock(mutex_);
-  hide();
-  take_away_all(kStepped);
+  retire_all("is gone: the step has used it");
 }
 
 bool GradientViews::pin(ManagedTensor& gradient, bool writes, const char* /*operator_name*/) {
@@ -167,6 +152,7 @@ Status GradientViews::bring(layout::UnitIndex index) {
     memory = unit.rounded.data();
     tensor_of(unit.rounded, placed.dtype).copy_(tensor_of(unit.values));
   }
+  unit.memory = memory;
   for (const auto& member : unit.members) point_at(*member, memory + member->offset_bytes());
   unit.here = true;
   return {};
@@ -180,7 +166,7 @@ Result<at::Tensor> GradientViews::read(const ManagedTensor& parameter) {
   }
   const at::DisableRecordFunctionGuard unrecorded;
   const at::NoGradGuard no_grad;
-  if (units_[parameter.unit].here) return view_of(parameter).tensor.clone();
+  if (units_[parameter.unit].here) return values_of(parameter).clone();
   std::vector<float> values(
       static_cast<std::size_t>(layout_->units[parameter.unit].elements.value()));
   SHARDLIGHT_TRY_STATUS(gradients_->read(parameter.unit, values));
@@ -192,29 +178,33 @@ Result<at::Tensor> GradientViews::read(const ManagedTensor& parameter) {
 Result<bool> GradientViews::take_edits(const std::vector<bool>& used) {
   const std::scoped_lock lock(mutex_);
   const at::NoGradGuard no_grad;
-  bool any = false;
-  for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
-    UnitState& unit = units_[index];
+  // All are copied before any is written, as one may be another one of ours.
+  std::vector<std::pair<ManagedTensor*, at::Tensor>> replaced;
+  for (const UnitState& unit : units_) {
     for (const auto& member : unit.members) {
       const at::Tensor& given = (*parameters_)[member->index]->tensor.grad();
-      if (is_ours(given, *member) || (!given.defined() && !used[member->index])) continue;
-      const bool fits = given.defined() && used[member->index] &&
-                        given.scalar_type() == member->tensor.scalar_type() &&
-                        given.layout() == at::kStrided && given.sizes() == member->tensor.sizes();
-      if (!fits) {
-        return user_error(
-            "gradient of " + member->name, given.defined() ? given.toString() : "taken out",
-            used[member->index]
-                ? "changed in place, or replaced by a dense tensor of its shape and dtype"
-                : "none, as no rank's backward reached the parameter");
+      const bool wanted = used[member->index];
+      if (is_ours(given, *member) || (!given.defined() && !wanted)) continue;
+      if (!wanted || !fits(given, *member)) return refusal(given, *member, wanted);
+      const ManagedTensor* other = managed_tensor(given);
+      if (other != nullptr && other->keeper == this && !units_[other->unit].here) {
+        SHARDLIGHT_TRY_STATUS(bring(other->unit));
       }
-      if (!unit.here) SHARDLIGHT_TRY_STATUS(bring(index));
-      member->tensor.copy_(given);
-      unit.edited = true;
+      replaced.emplace_back(member.get(), given.detach().clone());
     }
-    any = any || unit.edited;
   }
-  return any;
+  for (const auto& [member, gradient] : replaced) {
+    UnitState& unit = units_[member->unit];
+    if (!unit.here) SHARDLIGHT_TRY_STATUS(bring(member->unit));
+    values_of(*member).copy_(gradient);
+    unit.edited = true;
+  }
+  return std::ranges::any_of(units_, &UnitState::edited);
+}
+
+at::Tensor GradientViews::values_of(const ManagedTensor& gradient) const {
+  return at::from_blob(units_[gradient.unit].memory + gradient.offset_bytes(), gradient.sizes,
+                       gradient.type);
 }
 
 // What was not changed keeps all its bits.
@@ -240,7 +230,7 @@ Status GradientViews::settle_edits() {
     if (!unit.here) SHARDLIGHT_TRY_STATUS(bring(index));
     std::vector<std::span<const std::byte>> values;
     for (const auto& member : unit.members) {
-      values.emplace_back(static_cast<const std::byte*>(member->memory().data()), member->bytes());
+      values.emplace_back(unit.memory + member->offset_bytes(), member->bytes());
     }
     // All ranks have read the sum when this returns.
     SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, values, deadline));

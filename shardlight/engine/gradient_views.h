@@ -55,19 +55,19 @@ class GradientViews final : public Keeper {
 
  private:
   struct UnitState {
-    std::vector<std::unique_ptr<ManagedTensor>> members;
-    std::span<float> values;  // where the mean is, once here
-    memory::Buffer buffer;    // of it, where gradients are sharded
-    memory::Buffer rounded;   // the mean in the parameters' 16 bits, which is what users see
+    std::vector<std::unique_ptr<ManagedTensor>> members;  // while they are shown
+    std::span<float> values;                              // where the mean is, once here
+    memory::Buffer buffer;                                // of it, where gradients are sharded
+    memory::Buffer rounded;                               // the mean in the parameters' 16 bits
+    std::byte* memory = nullptr;                          // what users see
     bool here = false;
     bool edited = false;
   };
 
   Status bring(layout::UnitIndex unit);
   void take_rounded_edits(layout::UnitIndex unit);
-  void take_away_all(const char* why);
-  void hide();
-  ManagedTensor& view_of(const ManagedTensor& parameter) const;
+  void retire_all(const char* why);
+  at::Tensor values_of(const ManagedTensor& gradient) const;
 
   const ModelLayout* layout_;
   const ManagedTensors* parameters_;

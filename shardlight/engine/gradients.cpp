@@ -87,10 +87,11 @@ void Gradients::drop(std::vector<at::Tensor>& tensors) {
 Status Gradients::arrive(const ManagedTensor& parameter) {
   at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
   if (!gradient.defined()) return {};
-  if (gradient.layout() != at::kStrided ||
-      gradient.scalar_type() != parameter.tensor.scalar_type()) {
-    return user_error("gradient of " + parameter.name, gradient.toString(),
-                      "dense, of the parameter's dtype");
+  if (gradient.layout() != at::kStrided || gradient.scalar_type() != parameter.type ||
+      gradient.sizes() != parameter.sizes) {
+    return user_error("gradient of " + parameter.name,
+                      gradient.toString() + " of shape " + c10::str(gradient.sizes()),
+                      "dense, of the dtype and shape that the parameter had at first");
   }
   if (micro_step_ >= accumulation_) {
     return user_error("accumulation", std::to_string(accumulation_),

@@ -3,8 +3,11 @@
 // torch.amp.GradScaler's. All ranks decide alike, as they skip alike. A value.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 
 #include "shardlight/engine/options.h"
 
@@ -34,5 +37,10 @@ class LossScale {
   double scale_;
   std::int64_t steps_since_ = 0;
 };
+
+// The loss times the scale, whose backward calls `on_backward`: so it is known of each backward
+// whether its loss was scaled.
+at::Tensor scaled_loss(const at::Tensor& loss, double scale,
+                       const std::function<void()>& on_backward);
 
 }  // namespace shardlight::engine

@@ -86,6 +86,8 @@ Result<Adopted> adopt(const NamedTensors& named) {
       parameter->tensor.set_data(parameter->tensor.detach().contiguous().clone());
     }
     parameter->storage = parameter->tensor.storage();
+    parameter->sizes = parameter->tensor.sizes().vec();
+    parameter->type = parameter->tensor.scalar_type();
   }
   return adopted;
 }
@@ -96,6 +98,8 @@ std::unique_ptr<ManagedTensor> gradient_of(const ManagedTensor& parameter) {
   gradient->index = parameter.index;
   gradient->unit = parameter.unit;
   gradient->offset = parameter.offset;
+  gradient->sizes = parameter.sizes;
+  gradient->type = parameter.type;
   at::DataPtr nowhere(nullptr, gradient.get(), &keep_memory, c10::DeviceType::CPU);
   gradient->storage = c10::Storage(c10::Storage::use_byte_size_t(), parameter.bytes(),
                                    std::move(nowhere), /*allocator=*/nullptr, /*resizable=*/false);
@@ -127,10 +131,19 @@ void let_go(ManagedTensor& tensor, const std::byte* values) {
   tensor.memory().clear_data_ptr_access_error_msg_();
 }
 
-bool intact(const ManagedTensor& tensor) {
-  const auto* impl = tensor.tensor.unsafeGetTensorImpl();
-  return impl->has_storage() && impl->unsafe_storage().unsafeGetStorageImpl() == &tensor.memory() &&
-         managed_tensor(tensor.tensor) == &tensor;
+void retire(ManagedTensor& tensor, std::string message) {
+  tensor.memory().set_data_ptr_noswap(at::DataPtr(nullptr, c10::DeviceType::CPU));
+  tensor.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
+}
+
+bool intact(const ManagedTensor& managed) {
+  const at::Tensor& tensor = managed.tensor;
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return impl->has_storage() &&
+         impl->unsafe_storage().unsafeGetStorageImpl() == &managed.memory() &&
+         managed_tensor(tensor) == &managed && tensor.sizes() == managed.sizes &&
+         tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         tensor.scalar_type() == managed.type;
 }
 
 }  // namespace shardlight::engine

@@ -43,6 +43,8 @@ struct ManagedTensor {
   layout::ParameterIndex index = 0;  // in the table
   layout::UnitIndex unit = 0;
   std::int64_t offset = 0;  // elements, in the unit
+  std::vector<std::int64_t> sizes;
+  at::ScalarType type = at::kFloat;
   Keeper* keeper = nullptr;
 
   std::int64_t elements() const { return tensor.numel(); }
@@ -85,8 +87,11 @@ void point_at(ManagedTensor& tensor, std::byte* memory);
 void take_away(ManagedTensor& tensor, std::string message);
 // Memory of its own again, with `values` if there are any; the storage is no longer managed.
 void let_go(ManagedTensor& tensor, const std::byte* values);
-// Whether the tensor still has the storage that was adopted, and the storage our pointer.
-bool intact(const ManagedTensor& tensor);
+// The tensor is no longer ours, who may have kept it: reading it says `message`.
+void retire(ManagedTensor& tensor, std::string message);
+// Whether the tensor is still the whole of the storage that was adopted, in its shape and dtype,
+// and the storage has our pointer.
+bool intact(const ManagedTensor& managed);
 
 // The mark of our storages; frees nothing.
 void keep_memory(void* tensor);

@@ -30,6 +30,16 @@ class ThreadsWorld {
     const std::scoped_lock lock(mutex_);
     if (transports_.empty()) {
       SHARDLIGHT_TRY(transports_, comm::make_threads_world(units, world_));
+      units_ = comm::text_of(units);
+    }
+    if (comm::text_of(units) != units_) {
+      transports_.at(rank).reset();  // the others are told that this rank has left
+      return user_error("model and options", "other units on some ranks than on others",
+                        "the same parameters, stage and unit_bytes on all ranks");
+    }
+    if (!transports_.at(rank)) {
+      return user_error("ranks", "those of an engine that was made before",
+                        "new ones, of ranks_as_threads(), for each engine");
     }
     return std::move(transports_.at(rank));
   }
@@ -38,6 +48,7 @@ class ThreadsWorld {
   std::mutex mutex_;
   std::int64_t world_;
   Transports transports_;
+  std::string units_;  // of the first to come
 };
 
 }  // namespace

@@ -10,6 +10,9 @@
 namespace shardlight::memory {
 namespace {
 
+// Where pieces without bytes are.
+alignas(64) std::byte nothing{};
+
 constexpr auto kGrain = static_cast<std::size_t>(Arena::kGrainBytes);
 constexpr std::uintptr_t kPage = 4096;
 
@@ -32,9 +35,8 @@ Result<Arena> Arena::create(Account& account, Tag tag, Bytes size) {
 }
 
 std::byte* Arena::take(Bytes bytes) {
-  // A piece of nothing has a place of its own too.
-  const auto least = static_cast<std::size_t>(std::max<std::int64_t>(1, bytes.value()));
-  const std::size_t size = round_up(least);
+  if (bytes == Bytes(0)) return &nothing;
+  const std::size_t size = round_up(static_cast<std::size_t>(bytes.value()));
   const Bytes used = used_ + Bytes(static_cast<std::int64_t>(size));
   if (used > limit_) return nullptr;
   Piece piece{.size = size, .own = {}};
@@ -61,6 +63,7 @@ void Arena::set_used(Bytes used) {
 }
 
 void Arena::give(std::byte* piece) {
+  if (piece == &nothing) return;
   const auto found = pieces_.find(piece);
   SHARDLIGHT_CHECK_EQ(found != pieces_.end(), true);
   const Bytes size(static_cast<std::int64_t>(found->second.size));

@@ -25,7 +25,7 @@ class Arena {
   Bytes used_peak() const { return used_peak_; }
 
   // Null if less than `bytes` is free. What it points to is aligned to a cache line and not
-  // cleared.
+  // cleared; pieces without bytes take nothing.
   std::byte* take(Bytes bytes);
   void give(std::byte* piece);
   // Allows so much more; it is on the account as long as it is taken.

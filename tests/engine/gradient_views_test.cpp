@@ -180,9 +180,77 @@ TEST_F(GradientView, ReadPastItsTimeOrWithoutAnOperatorIsAnErrorWithItsName) {
       engine.step();
       EXPECT_THAT(thrown_by([&] { kept.sum(); }),
                   testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("step has used it")));
-      engine.close();
-      EXPECT_THAT(thrown_by([&] { kept.data_ptr(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("ended")));
+    });
+  });
+}
+
+// What stands in .grad never reaches the next step, and what a user keeps is not the next gradient.
+TEST_F(GradientView, OfOneStepIsNoneOfTheNext) {
+  each_stage([&] {
+    Training run = training(stage_);
+    run.optimizer = SGD{.lr = 0};
+    const Outcome plain = train_plainly(run);
+    using Change = std::function<void(const at::Tensor&)>;
+    const std::vector<Change> changes = {
+        [](const at::Tensor& p) { p.mutable_grad() = p.grad() * 0.5; },
+        [](const at::Tensor& p) { p.mutable_grad().set_data(at::ones_like(p)); },
+        [](const at::Tensor& p) { p.mutable_grad().mul_(0.5); },
+    };
+    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+      Engine engine = make_engine(run, ranks, model);
+      const at::Tensor& first = model.parameters.at(1).second;
+      at::Tensor kept;
+      for (std::int64_t step = 0; step < run.steps; ++step) {
+        engine.backward(model.loss(step, ranks.rank.value()));
+        // At the second step it has memory of its own.
+        if (step == 1) EXPECT_THAT(thrown_by([&] { kept.sum(); }), HasSubstr("is gone"));
+        for (const auto& [name, parameter] : model.parameters) {
+          EXPECT_TRUE(parameter.grad().equal(plain.gradients.at(std::to_string(step) + "/" + name)))
+              << name << " of step " << step;
+        }
+        kept = first.grad();
+        const at::NoGradGuard no_grad;
+        changes.at(static_cast<std::size_t>(step))(first);
+        EXPECT_GT(engine.step().gradient_norm, 0);
+      }
+    });
+  });
+}
+
+TEST_F(GradientView, MayBeSwappedWithAnother) {
+  each_stage([&] {
+    Training run = training(stage_);
+    run.optimizer = SGD{.lr = 1};
+    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+      Engine engine = make_engine(run, ranks, model);
+      const at::Tensor& a = model.parameters.at(1).second;
+      const at::Tensor& b = model.parameters.at(3).second;
+      ASSERT_EQ(a.sizes(), b.sizes());
+      const auto read = [&](const at::Tensor& parameter) {
+        const at::NoGradGuard no_grad;
+        return parameter.clone();
+      };
+      const at::Tensor before_a = read(a), before_b = read(b);
+      engine.backward(model.loss(0, ranks.rank.value()));
+      const at::Tensor of_a = engine.gradient(a), of_b = engine.gradient(b);
+      std::swap(a.mutable_grad(), b.mutable_grad());
+      engine.step();
+      EXPECT_TRUE(read(a).equal(before_a - of_b));
+      EXPECT_TRUE(read(b).equal(before_b - of_a));
+    });
+  });
+}
+
+TEST_F(GradientView, OfAnotherShapeIsRefusedByName) {
+  each_stage([&] {
+    const Training run = training(stage_);
+    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+      Engine engine = make_engine(run, ranks, model);
+      engine.backward(model.loss(0, ranks.rank.value()));
+      const auto& [name, parameter] = model.parameters.at(0);
+      parameter.mutable_grad() = parameter.grad().t();
+      EXPECT_THAT(thrown_by([&] { engine.step(); }),
+                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("its shape")));
     });
   });
 }

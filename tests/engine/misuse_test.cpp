@@ -174,6 +174,86 @@ TEST_F(Misuse, ARankThatDoesNotComeToTheStep) {
   });
 }
 
+TEST_F(Misuse, ChangedShapesAndUnfrozenParametersAreNamed) {
+  each_stage([&] {
+    Training run = training(stage_);
+    run.world = 1;
+    run.model = "frozen";
+    on_threads(run, [&](const Ranks& /*ranks*/, const TestModel& model) {
+      const auto engine_of = [&] { return make_engine(run, ranks_as_threads(1).front(), model); };
+      for (const auto& [name, parameter] : model.parameters) {
+        if (parameter.requires_grad()) continue;
+        Engine engine = engine_of();
+        parameter.requires_grad_();
+        engine.backward(model.loss(0, 0));
+        EXPECT_THAT(thrown_by([&] { engine.step(); }),
+                    AllOf(HasSubstr(name), HasSubstr("unfrozen")));
+        parameter.requires_grad_(false);
+        break;
+      }
+      const auto& [name, parameter] = model.parameters.front();
+      Engine engine = engine_of();
+      engine.backward(model.loss(0, 0));
+      parameter.unsafeGetTensorImpl()->set_sizes_contiguous({parameter.numel()});
+      EXPECT_THAT(thrown_by([&] { engine.step(); }), AllOf(HasSubstr(name), HasSubstr("shape")));
+    });
+  });
+}
+
+// Each field on rank 1 only.
+TEST_F(Misuse, OfOptionsThatDifferByRankIsNamedOnAllRanks) {
+  const std::vector<std::pair<const char*, std::function<void(Training&)>>> changes = {
+      {"optimizer", [](Training& run) { run.optimizer = SGD{.lr = 1}; }},
+      {"optimizer", [](Training& run) { run.optimizer = AdamW{.lr = 0.02}; }},
+      {"clip_norm", [](Training& run) { run.options.clip_norm = 1; }},
+      {"accumulation", [](Training& run) { run.options.accumulation = 2; }},
+      {"groups", [](Training& run) { run.options.groups = {{.patterns = {"*"}, .lr = 1}}; }},
+      {"model and options",
+       [](Training& run) { run.options.stage = run.options.stage == 3 ? 0 : 3; }},
+      {"model and options", [](Training& run) { run.options.unit_bytes = Bytes(1 << 20); }},
+  };
+  each_stage([&] {
+    for (const auto& [field, change] : changes) {
+      const Training same = training(stage_);
+      Training other = same;
+      change(other);
+      on_threads(same, [&](const Ranks& ranks, const TestModel& model) {
+        const Training& run = ranks.rank == Rank(1) ? other : same;
+        const std::string text = thrown_by([&] { make_engine(run, ranks, model); });
+        // Threads find other units as they meet; then the first to come is left alone.
+        const bool first = std::string(field) == "model and options" && !text.starts_with(field);
+        EXPECT_THAT(text, first ? HasSubstr("rank") : HasSubstr(field));
+      });
+    }
+  });
+}
+
+TEST_F(Misuse, OfASchedulesFactorsIsNamed) {
+  each_stage([&] {
+    for (const double factor : {-1.0, std::numeric_limits<double>::quiet_NaN(), 0.0}) {
+      Training run = training(stage_);
+      on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+        Training mine = run;
+        // 0 is one that only rank 1 has.
+        mine.options.lr_schedule = [&](std::int64_t /*step*/) {
+          return factor != 0 || ranks.rank == Rank(1) ? factor : 1.0;
+        };
+        Engine engine = make_engine(mine, ranks, model);
+        engine.backward(model.loss(0, ranks.rank.value()));
+        EXPECT_THAT(thrown_by([&] { engine.step(); }), HasSubstr("lr_schedule"));
+      });
+    }
+  });
+}
+
+TEST_F(Misuse, OfRanksThatHaveAnEngineIsNamed) {
+  const Training run = training(3);
+  on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+    { const Engine engine = make_engine(run, ranks, model); }
+    EXPECT_THAT(thrown_by([&] { make_engine(run, ranks, model); }), HasSubstr("ranks"));
+  });
+}
+
 std::string building(const Engine::NamedTensors& parameters, const Optimizer& optimizer = AdamW(),
                      Options options = {}) {
   options.ranks = ranks_as_threads(1).front();

@@ -132,7 +132,7 @@ TEST(ParityOf, OtherOrdersOfAdditionAmongStages) {
   }
 }
 
-// A parameter without elements as a unit of its own.
+// A parameter without elements as a unit of its own, beside others and alone.
 TEST(ParityOf, UnitsOfNoElements) {
   for (const std::int64_t world : {1, 2, 3}) {
     Training run;

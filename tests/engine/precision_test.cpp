@@ -134,12 +134,29 @@ TEST_F(Precision, RefusesALossOfAnFp16ModelThatIsNotScaled) {
     const Training run = training("fp16");
     on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
       Engine engine = make_engine(run, ranks, model);
+      // One that was scaled and is not gone back through says nothing of another.
+      engine.scaled(model.loss(0, ranks.rank.value())).item<double>();
       try {
         model.loss(0, ranks.rank.value()).backward();
         ADD_FAILURE() << "no error";
       } catch (const Error& error) {
         EXPECT_THAT(error.message(), HasSubstr("Engine::scaled(loss)"));
       }
+    });
+  });
+}
+
+TEST_F(Precision, ScalesEachLossByItself) {
+  each_stage([&] {
+    Training run = training("fp16");
+    run.options.accumulation = 2;
+    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+      Engine engine = make_engine(run, ranks, model);
+      const at::Tensor a = engine.scaled(model.loss(0, ranks.rank.value()));
+      const at::Tensor b = engine.scaled(model.loss(1, ranks.rank.value()));
+      a.backward();
+      b.backward();
+      EXPECT_FALSE(engine.step().skipped);
     });
   });
 }

@@ -119,14 +119,14 @@ TEST_F(ArenaTest, IsOnTheAccountForWhatItWasAllowedWhileThatIsTaken) {
   EXPECT_EQ(account_.level(Tag::kGathered).now, Bytes(2 * kPage));
 }
 
-TEST_F(ArenaTest, GivesPiecesOfNothingPlacesOfTheirOwn) {
-  Arena arena = make(1);
-  std::byte* const first = arena.take(Bytes(0));
-  std::byte* const second = arena.take(Bytes(0));
-  EXPECT_NE(first, second);
-  arena.give(first);
-  arena.give(second);
+TEST_F(ArenaTest, TakesNothingForPiecesOfNothing) {
+  Arena arena = make(0);
+  std::byte* const piece = arena.take(Bytes(0));
+  EXPECT_NE(piece, nullptr);
+  EXPECT_NE(arena.take(Bytes(0)), nullptr);
+  EXPECT_EQ(arena.take(Bytes(1)), nullptr);
   EXPECT_EQ(arena.used(), Bytes(0));
+  arena.give(piece);
 }
 
 }  // namespace
