@@ -32,8 +32,8 @@ def gloo_rank(rank: int, world: int, shard_bytes: int, meeting: str, queue) -> N
     whole = torch.ones(shard_bytes // 4 * world)
     calls = max(2, min(100, (1 << 26) // (shard_bytes * world)))
     kinds = {
-        "all-gather": lambda: dist.all_gather_into_tensor(whole, shard),
-        "reduce-scatter": lambda: dist.reduce_scatter_tensor(shard, whole),
+        "all-gather": lambda: dist.all_gather_single(whole, shard),
+        "reduce-scatter": lambda: dist.reduce_scatter_single(shard, whole),
     }
     for what, call in kinds.items():
         call()
