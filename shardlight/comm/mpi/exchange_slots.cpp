@@ -4,8 +4,8 @@
 #include <atomic>
 #include <utility>
 
-#include "shardlight/comm/mpi/exchange.h"
 #include "shardlight/comm/gradient_parts.h"
+#include "shardlight/comm/mpi/exchange.h"
 
 namespace shardlight::comm {
 namespace {
