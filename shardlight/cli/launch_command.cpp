@@ -5,6 +5,7 @@
 
 #include "shardlight/base/parse_quantity.h"
 #include "shardlight/cli/arguments.h"
+#include "shardlight/cli/output.h"
 #include "shardlight/comm/launch/launch.h"
 
 namespace shardlight::cli {
@@ -39,7 +40,8 @@ Result<int> run_launch(const std::vector<std::string>& arguments, std::ostream& 
   std::replace(ours.begin(), ours.end(), std::string("-n"), std::string("--ranks"));
   SHARDLIGHT_TRY(const Parsed parsed, parse_arguments(launch_help(), ours));
   if (parsed.help) {
-    out << *parsed.help << std::flush;
+    out << *parsed.help;
+    SHARDLIGHT_TRY_STATUS(flush_output(out));
     return 0;
   }
   const Given& given = parsed.given;

@@ -6,6 +6,7 @@
 
 #include "shardlight/base/nearest.h"
 #include "shardlight/cli/launch_command.h"
+#include "shardlight/cli/output.h"
 #include "shardlight/cli/plan_command.h"
 #include "shardlight/cli/train/train_command.h"
 #include "shardlight/cli/version.h"
@@ -77,11 +78,9 @@ int run_program(const std::vector<std::string>& arguments, const Environment& en
     }
     const auto text = answer(arguments, environment, streams.terminal);
     if (!text) return report_error(text.error(), streams.err);
-    streams.out << *text << std::flush;
-    if (streams.out) return kExitOk;
-    return report_error(Error::environment({.operation = "writing the output"},
-                                           "it could not be written", Unusable::kOperation),
-                        streams.err);
+    streams.out << *text;
+    const Status written = flush_output(streams.out);
+    return written ? kExitOk : report_error(written.error(), streams.err);
   } catch (const std::exception& unexpected) {
     return report_error(Error::bug(unexpected.what()), streams.err);
   }

@@ -175,13 +175,68 @@ def test_an_interrupt_ends_the_run_with_its_summary(program, config):
     assert "The model writes:" in out
 
 
-def test_a_killed_rank_ends_the_job_by_its_name(program, config):
-    process = running(program, config, "--stage", "2")
+def ranks_of(process):
+    """The processes of its ranks, in the order in which they were started."""
     children = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
     )
-    second = max(int(line) for line in children.stdout.split())
-    os.kill(second, signal.SIGKILL)
+    return sorted(int(line) for line in children.stdout.split())
+
+
+def ends_at_a_second_interrupt(process):
+    """Interrupts it until it ends: two that come before it has looked count as one."""
+    for _ in range(LIMIT):
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=1)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + signal.SIGINT
+    assert err == "shardlight train: ended at once by SIGINT, without a summary\n"
+    assert "Interrupted after" not in out
+
+
+def test_a_second_interrupt_ends_a_run_whose_step_hangs(program, config):
+    process = running(program, config, "--stage", "3")
+    os.kill(ranks_of(process)[1], signal.SIGSTOP)
+    ends_at_a_second_interrupt(process)
+
+
+def test_a_second_interrupt_ends_a_step_of_threads(program, config):
+    """A step that would take hours."""
+    words = ["--ranks", "2", "--transport", "threads", "--accumulation", "1000000"]
+    process = subprocess.Popen(
+        [str(program), "train", str(config), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stdout:
+        if line.startswith("Each rank computes"):
+            break
+    ends_at_a_second_interrupt(process)
+
+
+@pytest.mark.parametrize("words", [(), ("--help",)])
+def test_an_output_that_is_full_is_an_error(program, config, words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [program, "train", config, "--steps", "1", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "writing the output: it could not be written" in done.stderr
+
+
+def test_a_killed_rank_ends_the_job_by_its_name(program, config):
+    process = running(program, config, "--stage", "2")
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + signal.SIGKILL
     assert err.splitlines()[-1] == "shardlight train: rank 1 died of SIGKILL"

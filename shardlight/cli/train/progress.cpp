@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "shardlight/cli/output.h"
 #include "shardlight/plan/display.h"
 
 namespace shardlight::cli {
@@ -34,21 +35,24 @@ std::string duration_text(double left) {
 Progress::Progress(std::ostream& out, const ProgressOptions& options, const Clock& clock)
     : out_(out), options_(options), clock_(clock), ends_{clock.now()} {}
 
-void Progress::show(const StepLine& line) {
+Status Progress::show(const StepLine& line) {
   ends_.push_back(clock_.now());
   if (ends_.size() > kWindow + 1) ends_.pop_front();
   if (options_.terminal) {
-    out_ << kOverwrite << text_of(line) << std::flush;
+    out_ << kOverwrite << text_of(line);
     line_open_ = true;
-    return;
+    return flush_output(out_);
   }
   const bool edge = line.step == 1 || line.step == options_.steps;
-  if (edge || line.step % options_.log_every == 0) out_ << text_of(line) << "\n" << std::flush;
+  if (!edge && line.step % options_.log_every != 0) return {};
+  out_ << text_of(line) << "\n";
+  return flush_output(out_);
 }
 
-void Progress::finish() {
-  if (line_open_) out_ << "\n" << std::flush;
+Status Progress::finish() {
+  if (line_open_) out_ << "\n";
   line_open_ = false;
+  return flush_output(out_);
 }
 
 std::string Progress::text_of(const StepLine& line) const {

@@ -12,6 +12,7 @@
 
 #include "shardlight/base/clock.h"
 #include "shardlight/base/quantity.h"
+#include "shardlight/base/result.h"
 
 namespace shardlight::cli {
 
@@ -42,9 +43,10 @@ class Progress {
  public:
   Progress(std::ostream& out, const ProgressOptions& options, const Clock& clock);
 
-  void show(const StepLine& line);
+  // Errors (environment) of both: the output could not be written.
+  Status show(const StepLine& line);
   // Ends the line that stands on a terminal.
-  void finish();
+  Status finish();
 
  private:
   std::string text_of(const StepLine& line) const;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <ostream>
 
+#include "shardlight/cli/output.h"
 #include "shardlight/cli/train/preparation.h"
 #include "shardlight/cli/train/settings.h"
 #include "shardlight/cli/train/start_report.h"
@@ -19,13 +21,16 @@ namespace shardlight::cli {
 namespace {
 
 constexpr const char* kRankProgram = "shardlight-train";
+// As launch_ranks() has it of a rank that died of it.
+constexpr int kExitInterrupted = 128 + SIGINT;
 
 CommandHelp train_help() {
   CommandHelp help{.usage = "shardlight train CONFIG",
                    .summary = "Train a GPT on text with ZeRO: shardlight train examples/gpt.json",
                    .footer =
                        "A flag overrides the config. SIGINT ends the run after its step, with the "
-                       "summary.\n"
+                       "summary; a second one\n"
+                       "ends it at once, with exit code 130.\n"
                        "mpirun, torchrun and shardlight launch may start the ranks instead:\n"
                        "  mpirun -n 4 shardlight train examples/gpt.json\n"
                        "\n" +
@@ -92,7 +97,8 @@ Result<int> run_train(const std::vector<std::string>& arguments, const Environme
                       std::ostream& out, std::ostream& err) {
   SHARDLIGHT_TRY(const TrainArguments words, parse_train_arguments(arguments));
   if (words.help) {
-    out << *words.help << std::flush;
+    out << *words.help;
+    SHARDLIGHT_TRY_STATUS(flush_output(out));
     return 0;
   }
   SHARDLIGHT_TRY(const std::string program, rank_program());
@@ -110,7 +116,9 @@ Result<int> run_train(const std::vector<std::string>& arguments, const Environme
     if (config.transport != "threads") options.ranks = config.ranks;
   }
   SHARDLIGHT_TRY(const comm::LaunchEnd end, comm::launch_ranks(options));
-  if (!end.text.empty()) err << "shardlight train: " << end.text << "\n" << std::flush;
+  const bool interrupted = end.exit_code == kExitInterrupted;
+  const std::string text = interrupted ? "ended at once by SIGINT, without a summary" : end.text;
+  if (!text.empty()) err << "shardlight train: " << text << "\n" << std::flush;
   return end.exit_code;
 }
 

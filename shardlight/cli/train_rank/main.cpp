@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "shardlight/cli/output.h"
 #include "shardlight/cli/program.h"
 #include "shardlight/cli/train/train_command.h"
 #include "shardlight/cli/train_rank/training.h"
@@ -33,6 +34,10 @@ T need(Result<T> result, const comm::Place& place) {
 }
 
 // Ranks that are threads share their process's cores.
+void need(Status status, const comm::Place& place) {
+  if (!status) fail(status.error(), place);
+}
+
 Cores cores_of(const TrainConfig& config, const comm::Place& place) {
   const std::int64_t threads = config.threads == 0 && config.zero.reproducible ? 1 : config.threads;
   Cores cores = take_cores(place, threads);
@@ -69,7 +74,8 @@ int run(const std::vector<std::string>& arguments) {
   const comm::Place place = need(comm::place_of(environment), {});
   const TrainArguments words = need(parse_train_arguments(arguments), place);
   if (words.help) {
-    std::cout << *words.help << std::flush;
+    std::cout << *words.help;
+    need(flush_output(std::cout), place);
     return kExitOk;
   }
   const Preparation preparation =

@@ -12,6 +12,7 @@
 #include "shardlight/cli/train/progress.h"
 #include "shardlight/cli/train/rank_values.h"
 #include "shardlight/cli/train/start_report.h"
+#include "shardlight/cli/output.h"
 #include "shardlight/cli/train/summary.h"
 #include "shardlight/cli/train_rank/engine_options.h"
 #include "shardlight/engine/engine.h"
@@ -53,8 +54,8 @@ class Training {
   void run() {
     if (shows()) {
       run_.out << as_text(start_report(run_.preparation), style()) << "\nEach rank computes with "
-               << run_.cores.text() << ".\n\n"
-               << std::flush;
+               << run_.cores.text() << ".\n\n";
+      need(flush_output(run_.out));
     }
     start_engine();
     end_.cores = run_.cores.text();
@@ -63,7 +64,7 @@ class Training {
     const auto begin = clock_.now();
     for (std::int64_t step = 0; step < config_.steps && !end_.interrupted; ++step) take_step(step);
     end_.seconds = clock_.now() - begin;
-    if (shows()) progress_.finish();
+    if (shows()) need(progress_.finish());
     take_ends(before);
     end_.held_out_after = held_out_loss();
     end_.loss_hash = hash_.text();
@@ -159,7 +160,7 @@ class Training {
     if (end_.steps++ == 0) end_.loss_first = line.loss;
     end_.loss_last = line.loss;
     end_.skipped += report.skipped ? 1 : 0;
-    if (shows()) progress_.show(line);
+    if (shows()) need(progress_.show(line));
     if (records_) need(records_->append(jsonl_of(line, run_.preparation.tokens_per_step())));
   }
 
@@ -202,7 +203,7 @@ class Training {
     if (config_.sample.tokens > 0) {
       run_.out << "\nThe model writes:\n" << printable(end_.sample, true) << "\n";
     }
-    run_.out << std::flush;
+    need(flush_output(run_.out));
     if (config_.out.empty()) return;
     report.tables.insert(report.tables.begin(), settings_table(run_.preparation.request));
     need(need(io::OutputFile::create(config_.out + "/summary.json")).append(as_json(report)));

@@ -1,6 +1,6 @@
-// One rank of a training run, from the model's first weights to the summary: the loop that issue 5
-// shows in five lines, with what is seen of it around. Rank 0 shows and writes; all take part in
-// all that is collective. Internal to shardlight-train; one thread a rank.
+// One rank of a training run, from the model's first weights to the summary: the loop that a
+// user would write in five lines, with what is seen of it around. Rank 0 shows and writes; all take
+// part in all that is collective. Internal to shardlight-train; one thread a rank.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace shardlight::cli {
 struct RankRun {
   const Preparation& preparation;
   Cores cores;
-  Interrupt& interrupt;
+  const Interrupt& interrupt;
   std::ostream& out;
   bool terminal = false;
   bool colour = false;

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -48,9 +51,9 @@ TEST(Progress, PrintsPlainLinesNowAndThen) {
   Progress progress(out, {.steps = 100, .tokens_per_step = 500, .log_every = 40}, clock);
   for (std::int64_t step = 1; step <= 100; ++step) {
     clock.advance(std::chrono::milliseconds(250));
-    progress.show(line_of(step));
+    ASSERT_TRUE(progress.show(line_of(step)));
   }
-  progress.finish();
+  EXPECT_TRUE(progress.finish());
   EXPECT_EQ(out.str(),
             "step 1/100  loss 2.25  2.0k tokens/s  25 s left  gathered 3 kB  total 2 kB\n"
             "step 40/100  loss 2.25  2.0k tokens/s  15 s left  gathered 3 kB  total 2 kB\n"
@@ -63,9 +66,9 @@ TEST(Progress, WritesOverOneLineOnATerminal) {
   std::ostringstream out;
   Progress progress(out, {.terminal = true, .steps = 2, .tokens_per_step = 5}, clock);
   clock.advance(std::chrono::seconds(1));
-  progress.show(line_of(1));
-  progress.show(line_of(2));
-  progress.finish();
+  EXPECT_TRUE(progress.show(line_of(1)));
+  EXPECT_TRUE(progress.show(line_of(2)));
+  EXPECT_TRUE(progress.finish());
   EXPECT_THAT(out.str(), StartsWith("\r\x1b[Kstep 1/2"));
   EXPECT_THAT(out.str(), HasSubstr("\r\x1b[Kstep 2/2"));
   EXPECT_EQ(std::ranges::count(out.str(), '\n'), 1);
@@ -150,20 +153,48 @@ TEST(RankEnd, IsTheSameAfterItWasSent) {
   EXPECT_EQ(RankEnd().hidden_share(), 0);
 }
 
+TEST(Progress, FailsWhereTheOutputIsFull) {
+  ManualClock clock;
+  std::ofstream full("/dev/full");
+  Progress progress(full, {.steps = 1, .tokens_per_step = 5}, clock);
+  clock.advance(std::chrono::seconds(1));
+  const Status shown = progress.show(line_of(1));
+  ASSERT_FALSE(shown);
+  EXPECT_THAT(shown.error().message(), HasSubstr("writing the output: it could not be written"));
+}
+
+// The signals are the process's, as a terminal's and a launcher's are.
+void interrupt_process() { ASSERT_EQ(::kill(::getpid(), SIGINT), 0); }
+
+void wait_until_it_came(const Interrupt& interrupt) {
+  while (!interrupt.came()) std::this_thread::yield();
+}
+
 TEST(Interrupt, TakesTheFirstSignalAsAWish) {
-  Interrupt interrupt;
+  const Interrupt interrupt;
   EXPECT_FALSE(interrupt.came());
-  ::raise(SIGINT);
-  EXPECT_TRUE(interrupt.came());
-  EXPECT_TRUE(interrupt.came());
+  interrupt_process();
+  wait_until_it_came(interrupt);
 }
 
 TEST(Interrupt, TakesOneThatNobodyLookedAtWithIt) {
   {
-    Interrupt interrupt;
-    ::raise(SIGINT);
+    const Interrupt interrupt;
+    interrupt_process();
   }
   EXPECT_FALSE(Interrupt().came());
+}
+
+TEST(InterruptDeathTest, EndsTheProcessAtTheSecondOne) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto hang = [] {
+    const Interrupt interrupt;
+    interrupt_process();
+    wait_until_it_came(interrupt);
+    interrupt_process();
+    while (true) ::pause();
+  };
+  EXPECT_EXIT(hang(), testing::KilledBySignal(SIGINT), "");
 }
 
 }  // namespace
