@@ -1,6 +1,7 @@
 #include "shardlight/io/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,6 +23,20 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) return write_failure("writing " + path, std::strerror(errno));
   return OutputFile(descriptor, path);
+}
+
+Result<std::optional<OutputFile>> OutputFile::create_alone(const std::string& path) {
+  OutputFile file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666), path);
+  if (file.descriptor_ < 0) return write_failure("writing " + path, std::strerror(errno));
+  int locked = 0;
+  while ((locked = ::flock(file.descriptor_, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {
+  }
+  if (locked != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  const bool no_locks = errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK;
+  if ((locked != 0 && !no_locks) || ::ftruncate(file.descriptor_, 0) != 0) {
+    return write_failure("writing " + path, std::strerror(errno));
+  }
+  return file;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

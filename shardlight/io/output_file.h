@@ -3,6 +3,7 @@
 // reading, nor for replacing a file that others rely on. Owns its descriptor; one thread at a time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@ class OutputFile {
  public:
   // Makes the file, or empties it. Errors (environment): what open says.
   static Result<OutputFile> create(const std::string& path);
+  // The same of a file that only one process writes to: nothing, and no change, where another one
+  // has it open by this. The kernel lets go of it however the process ends. A file system that
+  // knows no locks keeps nobody out.
+  static Result<std::optional<OutputFile>> create_alone(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;

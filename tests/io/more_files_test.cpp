@@ -96,6 +96,22 @@ TEST(OutputFile, NamesWhatCannotBeWritten) {
             "writing /dev/full: No space left on device; no longer usable: this operation");
 }
 
+TEST(OutputFile, IsWrittenByOneAtATime) {
+  const std::string path = file_with("alone", "old content");
+  {
+    auto first = *OutputFile::create_alone(path);
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(first->append("a line\n"));
+    const auto second = OutputFile::create_alone(path);
+    ASSERT_TRUE(second);
+    EXPECT_FALSE(*second);
+    EXPECT_EQ(*read_file(path, Bytes(99)), "a line\n");  // the second one has not emptied it
+  }
+  EXPECT_TRUE(*OutputFile::create_alone(path));
+  EXPECT_EQ(*read_file(path, Bytes(99)), "");
+  EXPECT_FALSE(OutputFile::create_alone("/no/such/folder/file"));
+}
+
 TEST(MakeFolder, MakesThoseAboveItAndTakesOneThatIsThere) {
   const std::string path = testing::TempDir() + "outer/inner";
   EXPECT_TRUE(make_folder(path));

@@ -242,6 +242,22 @@ def test_a_killed_rank_ends_the_job_by_its_name(program, config):
     assert err.splitlines()[-1] == "shardlight train: rank 1 died of SIGKILL"
 
 
+def test_a_folder_is_written_by_one_run_at_a_time(program, config, train, tmp_path):
+    process = running(program, config, "--out", tmp_path)
+    second = train("--steps", "1", "--ranks", "2", "--out", tmp_path)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+    assert second.returncode == 2
+    says = f"out: '{tmp_path}' is not allowed; allowed: a folder that no other run is writing to"
+    assert says in second.stderr
+    assert process.returncode == 0
+    records = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert [(r["step"], r["rank"]) for r in records] == list(
+        itertools.product(range(1, len(records) // 2 + 1), range(2))
+    )
+    losses(train("--steps", "2", "--ranks", "2", "--out", tmp_path))  # once the first has ended
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

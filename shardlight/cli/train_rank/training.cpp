@@ -48,7 +48,10 @@ class Training {
         progress_(run.out, options_of(run), clock_) {
     if (config_.out.empty() || !shows()) return;
     need(io::make_folder(config_.out));
-    records_ = need(io::OutputFile::create(config_.out + "/run.jsonl"));
+    records_ = need(io::OutputFile::create_alone(config_.out + "/run.jsonl"));
+    if (!records_) {
+      throw Error::user("out", config_.out, "a folder that no other run is writing to");
+    }
   }
 
   void run() {
