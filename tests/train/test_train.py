@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import subprocess
 import pytest
 
 LIMIT = 120  # seconds; a run that hangs is killed and fails
+ADDRESSES = 32 << 30  # bytes; enough for torch and a small model
 
 TINY = {
     "model": {"layers": 2, "heads": 2, "hidden": 32},
@@ -256,6 +258,34 @@ def test_a_folder_is_written_by_one_run_at_a_time(program, config, train, tmp_pa
         itertools.product(range(1, len(records) // 2 + 1), range(2))
     )
     losses(train("--steps", "2", "--ranks", "2", "--out", tmp_path))  # once the first has ended
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_what_torch_throws_is_shown_as_what_it_comes_from(program, tmp_path, transport):
+    """An operator that may not gather its parameters, and one that gets no memory."""
+    small = TINY | {"zero": {"gathered_bytes": 1}}
+    huge = TINY | {"model": {"hidden": 4096, "vocabulary": 1 << 24}}  # 275 GB
+    done = []
+    for number, settings in enumerate((small, huge)):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(settings))
+        words = [program, "train", path, "--stage", "3", "--ranks", "2", "--transport", transport]
+        limit = (ADDRESSES, ADDRESSES)
+        done.append(
+            subprocess.run(
+                [str(word) for word in words],
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+                preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, limit),
+            )
+        )
+    assert done[0].returncode == 2
+    assert "zero.gathered_bytes: '1' is not allowed; allowed: at least " in done[0].stderr
+    assert done[1].returncode == 1
+    assert "training: not enough memory: you tried to allocate 274877906944 bytes" in done[1].stderr
+    assert "bug" not in done[0].stderr + done[1].stderr
 
 
 @pytest.mark.parametrize(

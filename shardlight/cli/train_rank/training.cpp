@@ -3,16 +3,20 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
 
+#include <new>
 #include <optional>
 #include <ostream>
+#include <string_view>
 
 #include "shardlight/base/arithmetic.h"
 #include "shardlight/base/printable.h"
+#include "shardlight/cli/output.h"
 #include "shardlight/cli/train/progress.h"
 #include "shardlight/cli/train/rank_values.h"
+#include "shardlight/cli/train/settings.h"
 #include "shardlight/cli/train/start_report.h"
-#include "shardlight/cli/output.h"
 #include "shardlight/cli/train/summary.h"
 #include "shardlight/cli/train_rank/engine_options.h"
 #include "shardlight/engine/engine.h"
@@ -39,6 +43,21 @@ TimesEnd times_of(const engine::CallTimes& times) {
   return {.calls = times.calls, .half = times.p50, .most = times.p99, .total = times.total};
 }
 
+// How torch's allocators begin when the system gives them no more.
+constexpr std::string_view kNoMemory = "can't allocate memory: ";
+
+Error no_memory(const std::string& detail) {
+  return Error::environment({.operation = "training"}, "not enough memory: " + detail,
+                            Unusable::kJob);
+}
+
+// A user error of the engine by the config's path where it names one of its options.
+Error by_setting(Error error) {
+  if (error.category() != ErrorCategory::kUser) return error;
+  const bool known = find_setting("zero." + error.field()) != nullptr;
+  return known ? std::move(error).within("zero") : error;
+}
+
 class Training {
  public:
   Training(const RankRun& run, const engine::Ranks& ranks)
@@ -52,6 +71,17 @@ class Training {
     if (!records_) {
       throw Error::user("out", config_.out, "a folder that no other run is writing to");
     }
+  }
+
+  // What torch threw, as what it comes from: an operator hides the engine's own error, which the
+  // engine keeps, and one without memory has met no bug.
+  Error reason_of(const c10::Error& thrown) {
+    const std::string text = thrown.what_without_backtrace();
+    if (const auto at = text.find(kNoMemory); at != std::string::npos) {
+      return no_memory(text.substr(at + kNoMemory.size()));
+    }
+    const auto kept = engine_ && !in_step_ ? kept_error() : std::nullopt;
+    return kept ? *kept : Error::bug(text);
   }
 
   void run() {
@@ -87,6 +117,16 @@ class Training {
   bool shows() const { return ranks_.rank == Rank(0); }
   Style style() const { return {.colour = run_.colour}; }
   comm::Deadline deadline() const { return comm::Deadline(engine::Options().deadline); }
+
+  // No step is made, as forward or backward has failed: the engine says so too, which is no reason.
+  std::optional<Error> kept_error() {
+    try {
+      engine_->step();
+    } catch (const Error& error) {
+      if (error.field() != "accumulation" && error.field() != "backward") return error;
+    }
+    return std::nullopt;
+  }
 
   void start_engine() {
     const ModelConfig& model = config_.model;
@@ -135,7 +175,9 @@ class Training {
       own.push_back(loss.item<double>());
       engine_->backward(loss);
     }
+    in_step_ = true;
     const engine::StepReport report = engine_->step();
+    in_step_ = false;
     const engine::MemoryReport memory = engine_->memory();
     own.push_back(Seconds(clock_.now() - begin).count());
     own.push_back(static_cast<double>(engine_->traffic().gathered_peak.value()));
@@ -222,6 +264,7 @@ class Training {
   std::optional<io::OutputFile> records_;
   std::shared_ptr<model::Gpt> model_;
   std::optional<engine::Engine> engine_;
+  bool in_step_ = false;
 };
 
 }  // namespace
@@ -233,7 +276,11 @@ void train_as_rank(const RankRun& run, const engine::Ranks& ranks) {
     training.emplace(run, ranks);
     training->run();
   } catch (const Error& error) {
-    run.fail(error);
+    run.fail(by_setting(error));
+  } catch (const c10::Error& thrown) {
+    run.fail(by_setting(training->reason_of(thrown)));
+  } catch (const std::bad_alloc&) {
+    run.fail(no_memory("the system has no more"));
   } catch (const std::exception& unexpected) {
     run.fail(Error::bug(unexpected.what()));
   }
