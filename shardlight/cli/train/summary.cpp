@@ -113,6 +113,7 @@ Table times_table(const RunEnd& end) {
     row.push_back(share_cell(of_rank.hidden_share()));
     table.rows.push_back(std::move(row));
   }
+  table.notes.emplace_back("p50 and p99: of all calls, those before the first step included.");
   return table;
 }
 

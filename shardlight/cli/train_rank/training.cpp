@@ -39,8 +39,12 @@ at::Tensor tensor_of(data::TokenBatch& batch) {
   return at::from_blob(batch.tokens.data(), {batch.rows, batch.columns}, at::kLong);
 }
 
-TimesEnd times_of(const engine::CallTimes& times) {
-  return {.calls = times.calls, .half = times.p50, .most = times.p99, .total = times.total};
+// Since `before`, but for the percentiles, which are of all calls.
+TimesEnd times_of(const engine::CallTimes& times, const engine::CallTimes& before) {
+  return {.calls = times.calls - before.calls,
+          .half = times.p50,
+          .most = times.p99,
+          .total = times.total - before.total};
 }
 
 // How torch's allocators begin when the system gives them no more.
@@ -219,7 +223,8 @@ class Training {
     end_.sample = sample.prompt + run_.preparation.corpus->text_of(tokens);
   }
 
-  // Of the steps: without the traffic of the held-out loss and the sample.
+  // Of the steps: without the traffic of the held-out loss and the sample, but for peaks and
+  // percentiles, which cannot be taken apart.
   void take_ends(const engine::TrafficReport& before) {
     RankEnd own;
     const engine::MemoryReport memory = engine_->memory();
@@ -233,9 +238,10 @@ class Training {
     own.planned_gathered = traffic.planned.gathered - before.planned.gathered;
     own.planned_reduced = traffic.planned.reduced - before.planned.reduced;
     own.gathered_peak = traffic.gathered_peak;
-    own.waited = traffic.gather_waited + traffic.reduce_waited;
-    own.gathers = times_of(traffic.gather);
-    own.reductions = times_of(traffic.reduce);
+    own.waited =
+        traffic.gather_waited + traffic.reduce_waited - before.gather_waited - before.reduce_waited;
+    own.gathers = times_of(traffic.gather, before.gather);
+    own.reductions = times_of(traffic.reduce, before.reduce);
     for (const auto& numbers :
          need(values_of_ranks(engine_->transport(), numbers_of(own), deadline()))) {
       end_.ranks.push_back(rank_end_of(numbers));
