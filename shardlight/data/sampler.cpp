@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "shardlight/base/random.h"
 
 namespace shardlight::data {
@@ -24,16 +26,40 @@ TokenBatch empty_batch(std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
+std::int64_t held_out_tokens_of(std::int64_t tokens, double share) {
+  return static_cast<std::int64_t>(static_cast<double>(tokens) * share);
+}
+
+// Tokens of which both parts have at least `each`.
+std::int64_t tokens_needed(std::int64_t each, double held_out) {
+  auto tokens =
+      static_cast<std::int64_t>(static_cast<double>(each) / std::min(held_out, 1 - held_out));
+  const auto too_few = [&] {
+    const std::int64_t held = held_out_tokens_of(tokens, held_out);
+    return std::min(held, tokens - held) < each;
+  };
+  while (too_few()) ++tokens;
+  return tokens;
+}
+
 }  // namespace
 
 Result<Sampler> Sampler::create(const Corpus& corpus, const SamplerOptions& options) {
   if (options.held_out <= 0 || options.held_out >= 1) {
     return user_error("held_out", fmt::to_string(options.held_out), "more than 0 and less than 1");
   }
-  const auto held_out =
-      static_cast<std::int64_t>(static_cast<double>(corpus.tokens().value()) * options.held_out);
+  const std::int64_t held_out = held_out_tokens_of(corpus.tokens().value(), options.held_out);
   const std::int64_t training = corpus.tokens().value() - held_out;
   const std::int64_t longest = std::min(training, held_out) - 1;
+  if (longest < 1) {
+    const std::int64_t sequence = std::max<std::int64_t>(1, options.sequence);
+    return user_error("sequence", fmt::to_string(options.sequence),
+                      fmt::format("none with {} tokens of data: {} needs {}, as the training part "
+                                  "and the held-out part must each have a sequence and the token "
+                                  "after it",
+                                  corpus.tokens().value(), sequence,
+                                  tokens_needed(sequence + 1, options.held_out)));
+  }
   if (options.sequence < 1 || options.sequence > longest) {
     return user_error(
         "sequence", fmt::to_string(options.sequence),

@@ -99,7 +99,10 @@ TEST(Sampler, RefusesASequenceThatDoesNotFitEitherPart) {
         {0, 0.25, "sequence: '0'"},
         {7, 0.0, "held_out: '0"},
         {7, 1.0, "held_out: '1"},
-        {7, 0.001, "sequence: '7' is not allowed; allowed: 1 to 3"}}) {
+        {7, 0.001, "sequence: '7' is not allowed; allowed: 1 to 3"},
+        {7, 0.0004,
+         "sequence: '7' is not allowed; allowed: none with 4000 tokens of data: 7 needs "
+         "20000, as"}}) {
     const auto refused = Sampler::create(corpus(), {.sequence = sequence, .held_out = held_out});
     ASSERT_FALSE(refused);
     EXPECT_THAT(refused.error().message(), HasSubstr(says));

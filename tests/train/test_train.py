@@ -291,6 +291,7 @@ def test_what_torch_throws_is_shown_as_what_it_comes_from(program, tmp_path, tra
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["{config}", "--ranks", "200"], "--ranks: '200' is not allowed; allowed: 1 to 128"),
         (["/no/such.json"], "config: '/no/such.json' is not allowed"),
         ([], "config: is missing"),
         (["{config}", "--stage", "5"], "--stage: '5' is not allowed"),

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "shardlight/comm/shared/shared_layout.h"
 #include "shardlight/plan/hf_config.h"
 
 namespace shardlight::cli {
@@ -36,6 +37,16 @@ Status take_launchers_ranks(TrainRequest& request, const comm::Place& place) {
   }
   config.ranks = place.world;
   return {};
+}
+
+// Once they are known.
+Status check_ranks(const TrainRequest& request) {
+  const TrainConfig& config = request.config;
+  if (config.transport == "mpi" || config.ranks <= comm::kMaxSharedRanks) return {};
+  const bool by_flag = request.origin("ranks") == SettingOrigin::kFlag;
+  return user_error(
+      by_flag ? "--ranks" : "ranks", fmt::to_string(config.ranks),
+      fmt::format("1 to {} where transport is {}", comm::kMaxSharedRanks, config.transport));
 }
 
 Status take_datas_vocabulary(TrainConfig& config, const data::Corpus& corpus) {
@@ -103,6 +114,7 @@ std::int64_t Preparation::tokens_per_step() const {
 Result<Preparation> prepare(TrainRequest request, const comm::Place& place) {
   TrainConfig& config = request.config;
   SHARDLIGHT_TRY_STATUS(take_launchers_ranks(request, place));
+  SHARDLIGHT_TRY_STATUS(check_ranks(request));
   auto opened = data::Corpus::open(config.data.files);
   if (!opened) return within(std::move(opened).error(), "data.files", ": ");
   auto corpus = std::make_unique<data::Corpus>(std::move(*opened));

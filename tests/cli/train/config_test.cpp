@@ -189,6 +189,14 @@ TEST(Preparation, FillsInWhatTheDataSay) {
   EXPECT_THAT(text, testing::Not(HasSubstr("optimizer.momentum")));
 }
 
+TEST(Preparation, RefusesMoreRanksThanShareMemory) {
+  EXPECT_THAT(prepare_error(R"({"ranks": 200})"),
+              HasSubstr("ranks: '200' is not allowed; allowed: 1 to 128 where transport is shm"));
+  EXPECT_THAT(prepare_error(R"({"ranks": 129, "transport": "threads"})"),
+              HasSubstr("1 to 128 where transport is threads"));
+  EXPECT_EQ(prepare_error(R"({"ranks": 128})"), "");
+}
+
 TEST(Preparation, TakesTheRanksOfALauncher) {
   const comm::Place place{.launcher = "torchrun", .job = "j", .rank = Rank(1), .world = 3};
   const auto prepared = prepare(*read(R"({"ranks": 2})"), place);
@@ -200,6 +208,15 @@ TEST(Preparation, TakesTheRanksOfALauncher) {
               HasSubstr("--ranks: '2' is not allowed; allowed: none, or 3"));
   EXPECT_THAT(prepare_error(R"({"transport": "threads"})", place),
               HasSubstr("transport: 'threads'"));
+}
+
+TEST(Preparation, SaysHowMuchDataItNeeds) {
+  const std::string path = testing::TempDir() + "six.txt";
+  std::ofstream(path) << "abcdef";
+  EXPECT_THAT(
+      prepare_error(R"({"data": {"files": [")" + path + R"("]}})"),
+      HasSubstr("batch.sequence: '128' is not allowed; allowed: none with 6 tokens of data: "
+                "128 needs 2580"));
 }
 
 TEST(Preparation, NamesWhatTheDataDoNotAllow) {
