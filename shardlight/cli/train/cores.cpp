@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "shardlight/cli/train/launchers.h"
+
 namespace shardlight::cli {
 namespace {
 
@@ -51,8 +53,7 @@ Cores share_of_cores(const std::vector<int>& allowed, std::int64_t local, std::i
 Cores take_cores(const comm::Place& place, std::int64_t threads) {
   Cores cores =
       share_of_cores(allowed_cores(), place.rank_local.value(), place.world_local, threads);
-  const bool ours = place.launcher.empty() || place.launcher == "shardlight launch";
-  if (!ours || !pin_to(cores.pinned)) cores.pinned.clear();
+  if (!pins_ranks(place) || !pin_to(cores.pinned)) cores.pinned.clear();
   return cores;
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "shardlight/cli/train/launchers.h"
 #include "shardlight/comm/shared/shared_layout.h"
 #include "shardlight/plan/hf_config.h"
 
@@ -17,8 +18,7 @@ Failure within(Error error, const std::string& prefix, const std::string& joint)
 
 Status take_launchers_ranks(TrainRequest& request, const comm::Place& place) {
   TrainConfig& config = request.config;
-  const bool by_mpi = place.launcher == "Open MPI" || place.launcher == "Slurm";
-  if (config.transport == "mpi" && !by_mpi) {
+  if (config.transport == "mpi" && !starts_mpi(place)) {
     return user_error("transport", config.transport,
                       "shm or threads, or mpi under mpirun: mpirun -n N shardlight train …");
   }

@@ -79,13 +79,12 @@ Status read_flags(const Given& flags, TrainRequest& request) {
 Status check_needs(const TrainRequest& request) {
   for (const Setting& setting : train_settings()) {
     const SettingNeeds& needs = setting.needs;
-    if (needs.path.empty() || !request.origins.contains(setting.path)) continue;
-    const std::string value = shown_value(*find_setting(needs.path), request.config);
-    if (std::find(needs.values.begin(), needs.values.end(), value) == needs.values.end()) {
-      return user_error(setting.path, shown_value(setting, request.config),
-                        fmt::format("it only where {} is {}, and it is {}", needs.path,
-                                    fmt::join(needs.values, " or "), value));
-    }
+    if (!request.origins.contains(setting.path)) continue;
+    if (means_something(setting, request.config)) continue;
+    return user_error(setting.path, shown_value(setting, request.config),
+                      fmt::format("it only where {} is {}, and it is {}", needs.path,
+                                  fmt::join(needs.values, " or "),
+                                  shown_value(*find_setting(needs.path), request.config)));
   }
   return {};
 }

@@ -250,6 +250,13 @@ Status set_from_flag(const Setting& setting, const std::string& text, TrainConfi
   return std::visit([&](auto* field) { return read(kind, value, *field); }, at);
 }
 
+bool means_something(const Setting& setting, const TrainConfig& config) {
+  if (setting.needs.path.empty()) return true;
+  const auto& wanted = setting.needs.values;
+  const std::string value = shown_value(*find_setting(setting.needs.path), config);
+  return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
+}
+
 std::string shown_value(const Setting& setting, const TrainConfig& config) {
   TrainConfig copy = config;
   return std::visit([](const auto* field) { return shown(*field); }, setting.field(copy));

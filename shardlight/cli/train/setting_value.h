@@ -19,6 +19,9 @@ Status set_from_json(const Setting& setting, const nlohmann::json& value, TrainC
 // Of a flag; `text` as arguments.h gives it. Errors (user): by the flag.
 Status set_from_flag(const Setting& setting, const std::string& text, TrainConfig& config);
 
+// Whether it changes anything: what it needs of another setting is so (SettingNeeds).
+bool means_something(const Setting& setting, const TrainConfig& config);
+
 // As a person reads it, and exactly.
 std::string shown_value(const Setting& setting, const TrainConfig& config);
 Value exact_value(const Setting& setting, const TrainConfig& config);

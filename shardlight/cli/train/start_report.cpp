@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "shardlight/base/printable.h"
 #include "shardlight/cli/cells.h"
 #include "shardlight/cli/train/predicted_peak.h"
@@ -22,13 +20,6 @@ const char* name_of(SettingOrigin origin) {
       break;
   }
   return "default";
-}
-
-bool means_something(const Setting& setting, const TrainConfig& config) {
-  if (setting.needs.path.empty()) return true;
-  const std::string value = shown_value(*find_setting(setting.needs.path), config);
-  const auto& wanted = setting.needs.values;
-  return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
 }
 
 bool has_own_placements(const ZeroConfig& zero) {

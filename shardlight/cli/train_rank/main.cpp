@@ -10,6 +10,7 @@
 
 #include "shardlight/cli/output.h"
 #include "shardlight/cli/program.h"
+#include "shardlight/cli/train/launchers.h"
 #include "shardlight/cli/train/train_command.h"
 #include "shardlight/cli/train_rank/training.h"
 #include "shardlight/comm/mpi/mpi_world.h"
@@ -33,11 +34,11 @@ T need(Result<T> result, const comm::Place& place) {
   return std::move(*result);
 }
 
-// Ranks that are threads share their process's cores.
 void need(Status status, const comm::Place& place) {
   if (!status) fail(status.error(), place);
 }
 
+// Ranks that are threads share their process's cores.
 Cores cores_of(const TrainConfig& config, const comm::Place& place) {
   const std::int64_t threads = config.threads == 0 && config.zero.reproducible ? 1 : config.threads;
   Cores cores = take_cores(place, threads);
@@ -82,8 +83,7 @@ int run(const std::vector<std::string>& arguments) {
       need(prepare(need(load_train_request(words.config_path, words.flags), place), place), place);
   const TrainConfig& config = preparation.config();
   Interrupt interrupt;
-  // Open MPI gives ranks a terminal of its own, wherever their output goes then.
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && place.launcher != "Open MPI";
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && !feigns_terminals(place);
   const RankRun rank{.preparation = preparation,
                      .cores = cores_of(config, place),
                      .interrupt = interrupt,

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "shardlight/cli/train/launchers.h"
 #include "shardlight/cli/train/preparation.h"
 #include "shardlight/cli/train/setting_value.h"
 #include "shardlight/cli/train/settings.h"
@@ -195,6 +196,29 @@ TEST(Preparation, RefusesMoreRanksThanShareMemory) {
   EXPECT_THAT(prepare_error(R"({"ranks": 129, "transport": "threads"})"),
               HasSubstr("1 to 128 where transport is threads"));
   EXPECT_EQ(prepare_error(R"({"ranks": 128})"), "");
+}
+
+// place_of() calls them by these names.
+TEST(Launchers, AreKnownByTheirVariables) {
+  const auto place = [](std::map<std::string, std::string> variables) {
+    return *comm::place_of(Environment(std::move(variables)));
+  };
+  const auto own =
+      place({{"SHARDLIGHT_RANK", "0"}, {"SHARDLIGHT_WORLD", "1"}, {"SHARDLIGHT_JOB", "j"}});
+  const auto open_mpi = place({{"OMPI_COMM_WORLD_RANK", "0"},
+                               {"OMPI_COMM_WORLD_SIZE", "1"},
+                               {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                               {"PMIX_NAMESPACE", "j"}});
+  const auto slurm = place({{"SLURM_PROCID", "0"},
+                            {"SLURM_NTASKS", "1"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_JOB_ID", "1"},
+                            {"SLURM_STEP_ID", "0"}});
+  EXPECT_TRUE(pins_ranks(own) && !starts_mpi(own) && !feigns_terminals(own));
+  EXPECT_TRUE(!pins_ranks(open_mpi) && starts_mpi(open_mpi) && feigns_terminals(open_mpi));
+  EXPECT_TRUE(!pins_ranks(slurm) && starts_mpi(slurm) && !feigns_terminals(slurm));
+  EXPECT_TRUE(pins_ranks({}) && !starts_mpi({}));
 }
 
 TEST(Preparation, TakesTheRanksOfALauncher) {
