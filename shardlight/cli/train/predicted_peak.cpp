@@ -5,35 +5,16 @@
 #include <algorithm>
 
 #include "shardlight/cli/cells.h"
-#include "shardlight/comm/reduce_order.h"
+#include "shardlight/cli/train/zero_of_run.h"
 
 namespace shardlight::cli {
 namespace {
 
 std::int64_t partial_sums(const TrainConfig& config) {
-  const ZeroConfig& zero = config.zero;
-  comm::ReduceOrder order;
-  if (zero.reproducible || zero.order == "tree") {
-    order = {.kind = comm::ReduceOrderKind::kTree};
-  } else if (zero.order != "linear") {
-    order = {.kind = comm::ReduceOrderKind::kGrouped, .group = zero.group};
-  }
+  const comm::ReduceOrder order = config.zero.reproducible
+                                      ? comm::ReduceOrder{.kind = comm::ReduceOrderKind::kTree}
+                                      : reduce_order_of(config.zero);
   return comm::reduce_buffers(order, config.ranks) - 1;
-}
-
-// Of the run itself: the stage's row with what the config puts in its place.
-layout::Placements placements_of_run(const Preparation& preparation) {
-  const TrainConfig& config = preparation.config();
-  layout::Placements row =
-      preparation.plan.stages.at(static_cast<std::size_t>(config.zero.stage)).placements;
-  const auto replace = [&](const std::string& wanted, layout::Placement& placement) {
-    if (wanted == PlacementsConfig().parameters) return;
-    placement.ways = wanted == "sharded" ? config.ranks : 1;
-  };
-  replace(config.zero.placements.parameters, row.parameters);
-  replace(config.zero.placements.gradients, row.gradients);
-  replace(config.zero.placements.optimizer, row.optimizer);
-  return row;
 }
 
 std::int64_t states_of(plan::Optimizer optimizer) {
@@ -81,7 +62,10 @@ std::optional<plan::RunPeak> predicted_peak(const Preparation& preparation,
 }
 
 Table peak_table(const Preparation& preparation, Bytes measured) {
-  const auto predicted = predicted_peak(preparation, placements_of_run(preparation));
+  std::optional<plan::RunPeak> predicted;
+  if (const auto placements = placements_of_run(preparation.config())) {
+    predicted = predicted_peak(preparation, *placements);
+  }
   const plan::ByteUnit unit = plan::unit_for(plan::Share(measured));
   Table table{.key = "peak",
               .title = fmt::format("Highest memory of rank 0, {}", unit.name),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardlight/cli/train/launchers.h"
+#include "shardlight/cli/train/zero_of_run.h"
 #include "shardlight/comm/shared/shared_layout.h"
 #include "shardlight/plan/hf_config.h"
 
@@ -73,12 +74,6 @@ plan::Optimizer plan_optimizer(const OptimizerConfig& optimizer) {
   return optimizer.momentum > 0 ? plan::Optimizer::kSgdMomentum : plan::Optimizer::kSgd;
 }
 
-plan::ReduceSetting plan_reduce(const ZeroConfig& zero) {
-  if (zero.reduce == "once") return plan::ReduceSetting::kOnce;
-  return zero.reduce == "default" ? plan::ReduceSetting::kDefault
-                                  : plan::ReduceSetting::kEveryMicroStep;
-}
-
 Result<plan::Plan> plan_of(const TrainConfig& config) {
   plan::PlanRequest request;
   SHARDLIGHT_TRY(request.model, table_of(config.model));
@@ -86,11 +81,19 @@ Result<plan::Plan> plan_of(const TrainConfig& config) {
   request.precision = plan::Precision::kFp32;
   request.optimizer = plan_optimizer(config.optimizer);
   request.accumulation_steps = config.batch.accumulation;
-  request.reduce = plan_reduce(config.zero);
+  request.reduce = reduce_setting_of(config.zero);
   request.batch = {.micro_batch = config.batch.micro_batch, .sequence = config.batch.sequence};
   request.unit_bytes = config.zero.unit_bytes;
   request.exchange = plan::Exchange::kOneSided;
   return plan::make_plan(std::move(request));
+}
+
+// It decides the bits of the losses where there is more than one micro-step.
+Status settle_reduce(TrainConfig& config) {
+  if (config.zero.reduce != ZeroConfig().reduce || config.batch.accumulation == 1) return {};
+  SHARDLIGHT_TRY(const auto placements, placements_of_run(config));
+  config.zero.reduce = default_reduce(config, placements);
+  return {};
 }
 
 Result<std::vector<std::int64_t>> prompt_of(const SampleConfig& sample,
@@ -125,7 +128,9 @@ Result<Preparation> prepare(TrainRequest request, const comm::Place& place) {
                                                  .held_out = config.data.held_out});
   if (!sampler) return within(std::move(sampler).error(), "batch", ".");
   SHARDLIGHT_TRY(auto prompt, prompt_of(config.sample, *corpus));
+  // The plan compares stages, each with its own default; the run has one.
   SHARDLIGHT_TRY(auto plan, plan_of(config));
+  SHARDLIGHT_TRY_STATUS(settle_reduce(config));
   return Preparation{.request = std::move(request),
                      .corpus = std::move(corpus),
                      .sampler = *sampler,

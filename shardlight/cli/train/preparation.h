@@ -14,7 +14,7 @@
 namespace shardlight::cli {
 
 struct Preparation {
-  TrainRequest request;  // complete: positions, vocabulary and ranks are numbers
+  TrainRequest request;  // complete: positions, vocabulary, ranks and reduce are settled
   std::unique_ptr<data::Corpus> corpus;
   data::Sampler sampler;
   plan::Plan plan;

@@ -6,6 +6,7 @@
 #include "shardlight/cli/cells.h"
 #include "shardlight/cli/train/predicted_peak.h"
 #include "shardlight/cli/train/setting_value.h"
+#include "shardlight/cli/train/zero_of_run.h"
 
 namespace shardlight::cli {
 namespace {
@@ -20,12 +21,6 @@ const char* name_of(SettingOrigin origin) {
       break;
   }
   return "default";
-}
-
-bool has_own_placements(const ZeroConfig& zero) {
-  const PlacementsConfig& own = zero.placements;
-  const std::string none = PlacementsConfig().parameters;
-  return own.parameters != none || own.gradients != none || own.optimizer != none;
 }
 
 std::optional<Bytes> total_of(const std::optional<plan::RunPeak>& peak) {

@@ -1,38 +1,8 @@
 #include "shardlight/cli/train_rank/engine_options.h"
 
+#include "shardlight/cli/train/zero_of_run.h"
+
 namespace shardlight::cli {
-namespace {
-
-plan::ReduceSetting reduce_setting(const std::string& name) {
-  if (name == "once") return plan::ReduceSetting::kOnce;
-  return name == "default" ? plan::ReduceSetting::kDefault : plan::ReduceSetting::kEveryMicroStep;
-}
-
-comm::ReduceOrder reduce_order(const ZeroConfig& zero) {
-  if (zero.order == "tree") return {.kind = comm::ReduceOrderKind::kTree};
-  if (zero.order == "linear") return {};
-  return {.kind = comm::ReduceOrderKind::kGrouped, .group = zero.group};
-}
-
-// The stage's row with what the config puts in its place.
-Result<std::optional<layout::Placements>> placements_of(const TrainConfig& config) {
-  const PlacementsConfig& own = config.zero.placements;
-  SHARDLIGHT_TRY(layout::Placements row,
-                 layout::placements_of_stage(config.zero.stage, config.ranks));
-  bool any = false;
-  const auto replace = [&](const std::string& wanted, layout::Placement& placement) {
-    if (wanted == PlacementsConfig().parameters) return;
-    placement.ways = wanted == "sharded" ? config.ranks : 1;
-    any = true;
-  };
-  replace(own.parameters, row.parameters);
-  replace(own.gradients, row.gradients);
-  replace(own.optimizer, row.optimizer);
-  return any ? std::optional(row) : std::nullopt;
-}
-
-}  // namespace
-
 engine::Optimizer engine_optimizer(const OptimizerConfig& config) {
   if (config.name == "sgd") {
     return engine::SGD{
@@ -56,11 +26,13 @@ Result<engine::Options> engine_options(const TrainConfig& config) {
   const ZeroConfig& zero = config.zero;
   engine::Options options;
   options.stage = static_cast<int>(zero.stage);
-  SHARDLIGHT_TRY(options.placements, placements_of(config));
+  if (has_own_placements(zero)) {
+    SHARDLIGHT_TRY(options.placements, placements_of_run(config));
+  }
   options.shared_units = zero.shared_units;
   options.accumulation = config.batch.accumulation;
-  options.reduce = reduce_setting(zero.reduce);
-  options.order = reduce_order(zero);
+  options.reduce = reduce_setting_of(zero);
+  options.order = reduce_order_of(zero);
   options.reproducible = zero.reproducible;
   options.clip_norm = zero.clip_norm;
   options.seed = static_cast<std::uint64_t>(config.seed);

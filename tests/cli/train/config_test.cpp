@@ -190,6 +190,24 @@ TEST(Preparation, FillsInWhatTheDataSay) {
   EXPECT_THAT(text, testing::Not(HasSubstr("optimizer.momentum")));
 }
 
+TEST(Preparation, SettlesWhenGradientsAreReduced) {
+  const auto reduce = [](const std::string& zero, int accumulation) {
+    const auto request =
+        read(R"({"ranks": 2, "zero": )" + zero + R"(, "batch": {"accumulation": )" +
+             std::to_string(accumulation) + "}}");
+    const auto prepared = *prepare(*request, {});
+    EXPECT_EQ(prepared.plan.request.reduce == plan::ReduceSetting::kDefault,
+              request->config.zero.reduce == "default");
+    return prepared.config().zero.reduce;
+  };
+  EXPECT_EQ(reduce(R"({"stage": 1})", 2), "once");
+  EXPECT_EQ(reduce(R"({"stage": 2})", 2), "every-micro-step");
+  EXPECT_EQ(reduce(R"({"stage": 2, "placements": {"gradients": "replicated"}})", 2), "once");
+  EXPECT_EQ(reduce(R"({"stage": 3, "reproducible": true})", 2), "once");
+  EXPECT_EQ(reduce(R"({"stage": 3, "reduce": "once"})", 2), "once");
+  EXPECT_EQ(reduce(R"({"stage": 3})", 1), "default");
+}
+
 TEST(Preparation, RefusesMoreRanksThanShareMemory) {
   EXPECT_THAT(prepare_error(R"({"ranks": 200})"),
               HasSubstr("ranks: '200' is not allowed; allowed: 1 to 128 where transport is shm"));
