@@ -134,6 +134,24 @@ def test_the_summary_agrees_with_the_ledger_and_the_plan(train, tmp_path):
     assert [f"{r['loss_mean']:.9g}" for r in records if r["rank"] == 0] == printed[:8]
 
 
+def test_the_exchange_is_counted_over_the_steps_alone(program, tmp_path):
+    """However much was gathered for the held-out loss before them."""
+    counts = []
+    for sequences in (2, 40):
+        path, out = tmp_path / "config.json", tmp_path / str(sequences)
+        zero = TINY["zero"] | {"retain": False}
+        data = {"held_out_sequences": sequences}
+        path.write_text(json.dumps(TINY | {"data": data, "zero": zero}))
+        words = ("--stage", "3", "--ranks", "2", "--steps", "2", "--out", out)
+        subprocess.run(
+            [program, "train", path, *words], stdout=subprocess.DEVNULL, timeout=LIMIT, check=True
+        )
+        exchange = json.loads((out / "summary.json").read_text())["exchange"]
+        counts.append([(row["gathers"], row["reductions"]) for row in exchange])
+    assert counts[0] == counts[1]
+    assert all(gathers > 0 and reductions > 0 for gathers, reductions in counts[0])
+
+
 def test_other_launchers_start_the_ranks(train, program):
     expected = losses(train("--ranks", 2, "--stage", 3))
     done = train("--stage", 3, before=(program, "launch", "-n", 2, "--"))
