@@ -47,7 +47,7 @@ lint: setup build/dev/build.ninja ## clang-tidy and shellcheck
 	@tools/lint.sh
 
 install: build ## Install library and program under PREFIX (/usr/local)
-	cmake --build --preset release
+	cmake --build --preset release --target shardlight/all
 	cmake --install build/release --prefix $(PREFIX)
 
 clean: ## Remove all builds; .venv stays

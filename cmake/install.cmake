@@ -28,10 +28,14 @@ foreach(library IN LISTS libraries)
   endforeach()
 endforeach()
 
-configure_package_config_file(cmake/shardlightConfig.cmake.in shardlightConfig.cmake
+# In a folder of their own, where find_package() does not take the build for an installation.
+set(package_files ${CMAKE_CURRENT_BINARY_DIR}/package)
+configure_package_config_file(cmake/shardlightConfig.cmake.in
+                              ${package_files}/shardlightConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 # Before 1.0 a minor version may change the interface.
-write_basic_package_version_file(shardlightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/shardlightConfig.cmake
-              ${CMAKE_CURRENT_BINARY_DIR}/shardlightConfigVersion.cmake
+write_basic_package_version_file(${package_files}/shardlightConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${package_files}/shardlightConfig.cmake
+              ${package_files}/shardlightConfigVersion.cmake
         DESTINATION ${package_dir})

@@ -96,7 +96,8 @@ class Engine {
   StepReport step();
   // This rank has no more batches: it takes part in the steps of those that have, with no gradient,
   // until all ranks have joined, and returns how many steps that were. Means still divide by all
-  // ranks. Without it a rank that ends early is an error of the others.
+  // ranks. Without it a rank that ends early waits in its engine's end for the others, and they for
+  // it, until the deadline; then that is an error of all.
   std::int64_t join();
 
   // While it lives, backward passes are no micro-steps: their gradients are added to those of the

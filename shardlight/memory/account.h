@@ -21,8 +21,8 @@ enum class Tag : std::uint8_t {
   kSums,         // shared sums beside replicated gradients
   kMaster,       // fp32 copies of 16-bit parameters
   kOptimizer,    // optimizer states
-  kActivations,  // what forward leaves for backward
-  kTemporaries,  // anything else that torch allocates
+  kActivations,  // what torch allocates outside of backward
+  kTemporaries,  // what torch allocates in backward
 };
 
 inline constexpr std::size_t kTags = 10;

@@ -203,7 +203,9 @@ TEST_F(GradientView, OfOneStepIsNoneOfTheNext) {
       for (std::int64_t step = 0; step < run.steps; ++step) {
         engine.backward(model.loss(step, ranks.rank.value()));
         // At the second step it has memory of its own.
-        if (step == 1) EXPECT_THAT(thrown_by([&] { kept.sum(); }), HasSubstr("is gone"));
+        if (step == 1) {
+          EXPECT_THAT(thrown_by([&] { kept.sum(); }), HasSubstr("is gone"));
+        }
         for (const auto& [name, parameter] : model.parameters) {
           EXPECT_TRUE(parameter.grad().equal(plain.gradients.at(std::to_string(step) + "/" + name)))
               << name << " of step " << step;

@@ -36,6 +36,7 @@ Status take_launchers_ranks(TrainRequest& request, const comm::Place& place) {
         "transport", config.transport,
         fmt::format("another one: {} has started the ranks as processes", place.launcher));
   }
+  if (config.ranks != place.world) request.origins["ranks"] = SettingOrigin::kLauncher;
   config.ranks = place.world;
   return {};
 }

@@ -11,7 +11,7 @@
 
 namespace shardlight::cli {
 
-enum class SettingOrigin { kDefault, kConfig, kFlag };
+enum class SettingOrigin { kDefault, kConfig, kFlag, kLauncher };
 
 struct TrainRequest {
   TrainConfig config;

@@ -17,6 +17,8 @@ const char* name_of(SettingOrigin origin) {
       return "config";
     case SettingOrigin::kFlag:
       return "flag";
+    case SettingOrigin::kLauncher:
+      return "launcher";
     case SettingOrigin::kDefault:
       break;
   }

@@ -90,7 +90,8 @@ class Training {
 
   void run() {
     if (shows()) {
-      run_.out << as_text(start_report(run_.preparation), style()) << "\nEach rank computes with "
+      run_.out << as_text(start_report(run_.preparation), style())
+               << "\nEach rank computes with its share of the cores: rank 0 with "
                << run_.cores.text() << ".\n\n";
       need(flush_output(run_.out));
     }
