@@ -36,7 +36,8 @@ Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
 
 // What a parent process has of it is not this process's to end.
 Engine::~Engine() {
-  if (impl_ && impl_->forked()) static_cast<void>(impl_.release());
+  if (!impl_ || !impl_->forked()) return;
+  [[maybe_unused]] const Impl* const parents = impl_.release();
 }
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;

@@ -15,8 +15,8 @@ std::atomic<int>& count() {
 }  // namespace
 
 int forks() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count(); });
-  static_cast<void>(registered);
+  [[maybe_unused]] static const int kRegistered =
+      pthread_atfork(nullptr, nullptr, [] { ++count(); });
   return count().load(std::memory_order_relaxed);
 }
 

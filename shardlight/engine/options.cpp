@@ -75,7 +75,7 @@ bool power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)
 Status check_loss_scaling(const LossScaling& scaling) {
   constexpr double kMost = 0x1p100;
   int exponent = 0;
-  if (!(scaling.initial >= 1 && scaling.initial <= kMost) ||
+  if (scaling.initial < 1 || scaling.initial > kMost ||
       std::frexp(scaling.initial, &exponent) != 0.5) {
     return user_error("loss_scaling.initial", text_of(scaling.initial),
                       "a power of two from 1 to 2^100");
