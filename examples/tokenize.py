@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes a token file for `shardlight train --data` of text files, with Hugging Face's tokenizers.
 
-    .venv/bin/python examples/tokenize.py --vocabulary 4096 jargon.u16 /usr/share/doc/jargon-text/jargon.txt.gz
+    .venv/bin/python examples/tokenize.py --vocabulary 4096 \\
+        jargon.u16 /usr/share/doc/jargon-text/jargon.txt.gz
     shardlight train examples/gpt.json --data jargon.u16
 
 A byte-level BPE is trained on the texts (gzipped or not), or read with --tokenizer. Beside the
