@@ -188,6 +188,23 @@ TEST_P(Conformance, MistakesOfTheCallerAreNamedAndBreakNothing) {
 }
 
 constexpr auto kName = [](const auto& world) { return name_of(world.param); };
+TEST_P(Conformance, VersionsOnlyGrowAndFrozenUnitsHaveNothingToRelease) {
+  std::vector<UnitSpec> units = {unit_of("u", 10, ranks()), unit_of("frozen", 10, ranks())};
+  units[1].reduces = false;
+  EXPECT_THAT(run(units,
+                  [](Transport& transport) -> std::string {
+                    std::vector<std::byte> whole(40);
+                    SHARDLIGHT_SAY(transport.publish(0, 3));
+                    SHARDLIGHT_SAY(transport.publish(0, 2));
+                    SHARDLIGHT_SAY(transport.gather(0, 3, whole, ample()));
+                    const Status released = transport.release(1, 0);
+                    if (released || released.error().field() != "unit") return "was not refused";
+                    SHARDLIGHT_SAY(transport.barrier(ample()));
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Conformance, testing::ValuesIn(worlds({1, 2, 3, 4, 8, 64})),
                          kName);
 INSTANTIATE_TEST_SUITE_P(Worlds, ConformanceOfPairs, testing::ValuesIn(worlds({2, 3, 4, 8, 64})),

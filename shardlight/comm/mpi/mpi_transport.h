@@ -1,6 +1,6 @@
-// The transport over MPI as its callers see it: checks what they give, hands each call to the
-// communication thread and sleeps until it has ended. Threads: see transport.h. Internal to
-// comm/mpi.
+// The transport over MPI as its callers see it: checks what they give, copies slices of ranks of
+// the own host itself, and for all else hands the call to the communication thread and sleeps until
+// it has ended. Threads: see transport.h. Internal to comm/mpi.
 #pragma once
 
 #include "shardlight/comm/mpi/communication_thread.h"
@@ -30,7 +30,7 @@ class MpiTransport final : public Transport {
   std::span<std::byte> whole(UnitId unit) override { return exchange_->memory().whole(unit); }
   Status gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                 Deadline deadline) override;
-  // Empty: ranks of different hosts share no memory.
+  // Empty: each rank's slices are in a mapping of their own.
   Result<std::span<const std::byte>> view(UnitId unit, std::int64_t version,
                                           Deadline deadline) override;
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,

@@ -161,6 +161,7 @@ Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
 
 Status SharedTransport::release(UnitId unit, std::int64_t round) {
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  if (!units_[unit].reduces) return user_error("unit", units_[unit].name, "a unit that reduces");
   const Operation what = operation(OperationKind::kRelease, unit, Bytes(0));
   SHARDLIGHT_TRY_STATUS(check_alive(what));
   word(layout_.places(unit).released, rank_.value()).store(static_cast<std::uint32_t>(round) + 1);

@@ -80,7 +80,10 @@ std::span<std::byte> SharedTransport::whole(UnitId unit) {
 Status SharedTransport::publish(UnitId unit, std::int64_t version) {
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
-  word(layout_.places(unit).versions, rank_.value()).store(static_cast<std::uint32_t>(version));
+  // They only grow.
+  Word& published = word(layout_.places(unit).versions, rank_.value());
+  const auto wanted = static_cast<std::uint32_t>(version);
+  if (!published.reached(wanted)) published.store(wanted);
   return {};
 }
 

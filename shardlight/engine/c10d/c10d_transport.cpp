@@ -207,7 +207,7 @@ Status C10dTransport::publish(UnitId unit, std::int64_t version) {
   SHARDLIGHT_TRY_STATUS(check_unit(unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
   const std::scoped_lock lock(calls_mutex_);
-  owned_[unit].published = version;
+  owned_[unit].published = std::max(owned_[unit].published, version);
   return {};
 }
 
