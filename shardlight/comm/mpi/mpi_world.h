@@ -20,7 +20,7 @@ struct MpiOptions {
   Seconds silence{10};
   // What contributions that come before their turn may take of this rank's memory.
   Bytes reserve{std::int64_t{64} << 20};
-  // Whether this rank reads the shards and gradients of the ranks of its host from mappings of their
+  // Whether this rank reads shards and gradients of the ranks of its host from mappings of their
   // memory. If not, or where one cannot be had (a warning in the log says why), they come by
   // messages.
   bool maps_host = true;
