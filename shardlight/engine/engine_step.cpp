@@ -26,13 +26,13 @@ Status Engine::Impl::check_step() const {
                       "no scope while step() changes the parameters");
   }
   for (const auto& parameter : parameters_) {
-    const std::string field = "parameter " + parameter->name;
     if (!intact(*parameter)) {
-      return user_error(field, "with another memory, shape or dtype than before",
+      return user_error("parameter " + parameter->name,
+                        "with another memory, shape or dtype than before",
                         "one that is changed in place: the engine keeps its memory");
     }
     if (parameter->tensor.requires_grad() && !layout_->units[parameter->unit].trainable) {
-      return user_error(field, "unfrozen after the engine was made",
+      return user_error("parameter " + parameter->name, "unfrozen after the engine was made",
                         "a new engine for other parameters to train");
     }
   }

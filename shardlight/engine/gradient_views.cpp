@@ -1,7 +1,6 @@
 #include "shardlight/engine/gradient_views.h"
 
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/where.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
@@ -9,6 +8,7 @@
 
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/engine/rounding.h"
 
 namespace shardlight::engine {
 namespace {
@@ -207,17 +207,6 @@ at::Tensor GradientViews::values_of(const ManagedTensor& gradient) const {
                        gradient.type);
 }
 
-// What was not changed keeps all its bits.
-void GradientViews::take_rounded_edits(layout::UnitIndex index) {
-  UnitState& unit = units_[index];
-  if (unit.rounded.size() == 0) return;
-  const at::Tensor exact = tensor_of(unit.values);
-  const at::Tensor seen = tensor_of(unit.rounded, layout_->units[index].dtype);
-  const at::Tensor changed =
-      exact.to(seen.scalar_type()).view(at::kShort).ne(seen.view(at::kShort));
-  exact.copy_(at::where(changed, seen.to(at::kFloat), exact));
-}
-
 Status GradientViews::settle_edits() {
   const std::scoped_lock lock(mutex_);
   const comm::Deadline deadline(deadline_);
@@ -239,7 +228,9 @@ Status GradientViews::settle_edits() {
                         "changed to other values on some ranks than on others",
                         "the same changes on all ranks before step()");
     }
-    take_rounded_edits(index);
+    if (unit.rounded.size() > 0) {
+      take_changed(tensor_of(unit.values), tensor_of(unit.rounded, layout_->units[index].dtype));
+    }
     SHARDLIGHT_TRY_STATUS(gradients_->replace_by_mean(index, unit.values));
   }
   return {};

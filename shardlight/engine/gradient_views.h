@@ -65,7 +65,6 @@ class GradientViews final : public Keeper {
   };
 
   Status bring(layout::UnitIndex unit);
-  void take_rounded_edits(layout::UnitIndex unit);
   void retire_all(const char* why);
   at::Tensor values_of(const ManagedTensor& gradient) const;
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -15,6 +14,7 @@
 #include <cmath>
 
 #include "shardlight/engine/managed_tensor.h"
+#include "shardlight/engine/rounding.h"
 
 namespace shardlight::engine {
 namespace {
@@ -154,11 +154,8 @@ void OptimizerStates::adopt(layout::UnitIndex index, std::span<const std::byte> 
   const at::DisableRecordFunctionGuard unrecorded;
   const auto elements = static_cast<std::int64_t>(master.size());
   const at::ScalarType type = scalar_type_of(layout_->units[index].dtype);
-  const at::Tensor exact = view_of(master.data(), elements);
-  const at::Tensor given =
-      at::from_blob(const_cast<std::byte*>(parameters.data()), {elements}, type);
-  const at::Tensor differs = exact.to(type).view(at::kShort).ne(given.view(at::kShort));
-  exact.copy_(at::where(differs, given.to(at::kFloat), exact));
+  take_changed(view_of(master.data(), elements),
+               at::from_blob(const_cast<std::byte*>(parameters.data()), {elements}, type));
 }
 
 void OptimizerStates::step(layout::UnitIndex index, std::span<std::byte> parameters,

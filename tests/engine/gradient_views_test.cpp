@@ -14,8 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-class GradientView : public EachStage {};
-
 Training training(int stage, std::int64_t accumulation = 1) {
   Training run;
   run.world = 2;
@@ -26,6 +24,21 @@ Training training(int stage, std::int64_t accumulation = 1) {
   run.options.deadline = Seconds(20);
   return run;
 }
+
+class GradientView : public EachStage {
+ protected:
+  // On every rank of two, at every stage, between the first backward and its step.
+  void after_backward(const std::function<void(Engine&, const TestModel&)>& body) {
+    each_stage([&] {
+      const Training run = training(stage_);
+      on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+        Engine engine = make_engine(run, ranks, model);
+        engine.backward(model.loss(0, ranks.rank.value()));
+        body(engine, model);
+      });
+    });
+  }
+};
 
 std::string thrown_by(const std::function<void()>& call) {
   try {
@@ -136,51 +149,36 @@ TEST_F(GradientView, ThatUsersReplaceIsWhatIsSteppedWith) {
 }
 
 TEST_F(GradientView, ChangedOnOneRankOnlyIsAnErrorWithItsName) {
-  each_stage([&] {
-    const Training run = training(stage_);
-    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
-      Engine engine = make_engine(run, ranks, model);
-      engine.backward(model.loss(0, ranks.rank.value()));
-      const auto& [name, parameter] = model.parameters.at(1);
-      if (ranks.rank == Rank(1)) {
-        const at::NoGradGuard no_grad;
-        parameter.mutable_grad().mul_(2);
-      }
-      EXPECT_THAT(thrown_by([&] { engine.step(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("on some ranks")));
-    });
+  after_backward([&](Engine& engine, const TestModel& model) {
+    const auto& [name, parameter] = model.parameters.at(1);
+    if (engine.rank() == Rank(1)) {
+      const at::NoGradGuard no_grad;
+      parameter.mutable_grad().mul_(2);
+    }
+    EXPECT_THAT(thrown_by([&] { engine.step(); }),
+                testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("on some ranks")));
   });
 }
 
 TEST_F(GradientView, TakenOutIsAnErrorWithItsName) {
-  each_stage([&] {
-    const Training run = training(stage_);
-    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
-      Engine engine = make_engine(run, ranks, model);
-      engine.backward(model.loss(0, ranks.rank.value()));
-      const auto& [name, parameter] = model.parameters.at(1);
-      parameter.mutable_grad().reset();
-      EXPECT_THAT(thrown_by([&] { engine.step(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("taken out")));
-    });
+  after_backward([&](Engine& engine, const TestModel& model) {
+    const auto& [name, parameter] = model.parameters.at(1);
+    parameter.mutable_grad().reset();
+    EXPECT_THAT(thrown_by([&] { engine.step(); }),
+                testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("taken out")));
   });
 }
 
 TEST_F(GradientView, ReadPastItsTimeOrWithoutAnOperatorIsAnErrorWithItsName) {
-  each_stage([&] {
-    const Training run = training(stage_);
-    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
-      Engine engine = make_engine(run, ranks, model);
-      engine.backward(model.loss(0, ranks.rank.value()));
-      const auto& [name, parameter] = model.parameters.at(1);
-      const at::Tensor kept = parameter.grad();
-      EXPECT_THAT(thrown_by([&] { kept.data_ptr(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("not gathered")));
-      EXPECT_NE(kept.sum().item<float>(), 0);
-      engine.step();
-      EXPECT_THAT(thrown_by([&] { kept.sum(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("step has used it")));
-    });
+  after_backward([&](Engine& engine, const TestModel& model) {
+    const auto& [name, parameter] = model.parameters.at(1);
+    const at::Tensor kept = parameter.grad();
+    EXPECT_THAT(thrown_by([&] { kept.data_ptr(); }),
+                testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("not gathered")));
+    EXPECT_NE(kept.sum().item<float>(), 0);
+    engine.step();
+    EXPECT_THAT(thrown_by([&] { kept.sum(); }),
+                testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("step has used it")));
   });
 }
 
@@ -244,16 +242,11 @@ TEST_F(GradientView, MayBeSwappedWithAnother) {
 }
 
 TEST_F(GradientView, OfAnotherShapeIsRefusedByName) {
-  each_stage([&] {
-    const Training run = training(stage_);
-    on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
-      Engine engine = make_engine(run, ranks, model);
-      engine.backward(model.loss(0, ranks.rank.value()));
-      const auto& [name, parameter] = model.parameters.at(0);
-      parameter.mutable_grad() = parameter.grad().t();
-      EXPECT_THAT(thrown_by([&] { engine.step(); }),
-                  testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("its shape")));
-    });
+  after_backward([&](Engine& engine, const TestModel& model) {
+    const auto& [name, parameter] = model.parameters.at(0);
+    parameter.mutable_grad() = parameter.grad().t();
+    EXPECT_THAT(thrown_by([&] { engine.step(); }),
+                testing::AllOf(HasSubstr("gradient of " + name), HasSubstr("its shape")));
   });
 }
 
