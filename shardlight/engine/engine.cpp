@@ -3,18 +3,9 @@
 #include <utility>
 
 #include "shardlight/engine/engine_impl.h"
+#include "shardlight/engine/or_throw.h"
 
 namespace shardlight::engine {
-namespace {
-
-template <class T>
-T or_throw(Result<T> result) {
-  if (!result) throw std::move(result).error();
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-}  // namespace
-
 struct Engine::Gathered::Held {
   std::weak_ptr<Residency> engine_residency;  // the engine may end first
   std::vector<layout::UnitIndex> units;
@@ -42,42 +33,42 @@ Engine::~Engine() {
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
-void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
+void Engine::backward(const at::Tensor& loss) { impl().backward(loss); }
 
-at::Tensor Engine::scaled(const at::Tensor& loss) { return impl_->scaled(loss); }
+at::Tensor Engine::scaled(const at::Tensor& loss) { return impl().scaled(loss); }
 
-StepReport Engine::step() { return or_throw(impl_->step()); }
+StepReport Engine::step() { return or_throw(impl().step()); }
 
-std::int64_t Engine::join() { return or_throw(impl_->join()); }
+std::int64_t Engine::join() { return or_throw(impl().join()); }
 
-std::shared_ptr<void> Engine::no_sync() { return or_throw(impl_->no_sync()); }
+std::shared_ptr<void> Engine::no_sync() { return or_throw(impl().no_sync()); }
 
 Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {
   auto held = std::make_unique<Gathered::Held>();
-  held->engine_residency = impl_->residency();
+  held->engine_residency = impl().residency();
   Gathered scope(std::move(held));
   for (const at::Tensor& tensor : parameters) {
-    const layout::UnitIndex unit = or_throw(impl_->find(tensor)).unit;
-    or_throw(impl_->residency()->hold(unit, access == Access::kWrite));
+    const layout::UnitIndex unit = or_throw(impl().find(tensor)).unit;
+    or_throw(impl().residency()->hold(unit, access == Access::kWrite));
     scope.held_->units.push_back(unit);
   }
   return scope;
 }
 
 at::Tensor Engine::gradient(const at::Tensor& parameter) {
-  return or_throw(impl_->gradient(or_throw(impl_->find(parameter))));
+  return or_throw(impl().gradient(or_throw(impl().find(parameter))));
 }
 
 at::Tensor Engine::optimizer_state(const at::Tensor& parameter, const std::string& name) {
-  return or_throw(impl_->optimizer_state(or_throw(impl_->find(parameter)), name));
+  return or_throw(impl().optimizer_state(or_throw(impl().find(parameter)), name));
 }
 
-std::optional<Error> Engine::failure() const { return impl_->failure(); }
-MemoryReport Engine::memory() const { return impl_->memory(); }
-TrafficReport Engine::traffic() const { return impl_->traffic(); }
-Rank Engine::rank() const { return impl_->layout().rank; }
-std::int64_t Engine::world() const { return impl_->layout().world; }
-comm::Transport& Engine::transport() { return impl_->transport(); }
-void Engine::close() { or_throw(impl_->close()); }
+std::optional<Error> Engine::failure() const { return impl().failure(); }
+MemoryReport Engine::memory() const { return impl().memory(); }
+TrafficReport Engine::traffic() const { return impl().traffic(); }
+Rank Engine::rank() const { return impl().layout().rank; }
+std::int64_t Engine::world() const { return impl().layout().world; }
+comm::Transport& Engine::transport() { return impl().transport(); }
+void Engine::close() { or_throw(impl().close()); }
 
 }  // namespace shardlight::engine

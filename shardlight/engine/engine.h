@@ -9,9 +9,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shardlight/comm/decorators/timing.h"
@@ -73,6 +76,27 @@ class Engine {
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
   Engine(const NamedTensors& parameters, const NamedTensors& buffers, const Optimizer& optimizer,
          const Options& options = {});
+  // An engine whose model build() makes.
+  explicit Engine(const Optimizer& optimizer, const Options& options = {});
+  //   auto model = engine.build([] { return std::make_shared<Net>(config); });
+  // What `make` returns, a module as above, on every rank alike. No rank ever holds the whole
+  // model: what torch allocates in `make` is kept as this rank's share while it is not in use, so a
+  // model larger than a rank's memory is made by a constructor that knows nothing of this. Only
+  // once, and before all else. All ranks run `make` with the same random state; ranks that are
+  // threads share torch's generator, and can make models that draw no random numbers only. At the
+  // engine's end the model loses its values, as a rank may not have the memory for them; close()
+  // gives them to it.
+  // Errors (user): a model or random numbers that differ from rank to rank.
+  template <class Make>
+  auto build(const Make& make) {
+    std::optional<std::invoke_result_t<const Make&>> model;
+    build_with([&] {
+      model.emplace(make());
+      return Named{named((*model)->named_parameters()), named((*model)->named_buffers())};
+    });
+    return *std::move(model);
+  }
+
   // As close(); an error that stands in its way is logged. Where an exception is thrown through it,
   // it waits for nobody: the other ranks get an error that this one has left, and what is not on
   // this rank is lost to its model.
@@ -134,6 +158,25 @@ class Engine {
   // parameters the fp32 "master"; collective.
   at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
 
+  // The model's state, tensor by tensor: each parameter under each of its names, then rank 0's
+  // buffers. A tensor is a copy that is the caller's, brought when it is asked for, so no more than
+  // one unit is held beside it.
+  class FullState {
+   public:
+    // Collective, to the end; nothing after the last one.
+    std::optional<std::pair<std::string, at::Tensor>> next();
+
+   private:
+    friend class Engine;
+    explicit FullState(Engine& engine) : engine_(&engine) {}
+
+    Engine* engine_;
+    std::size_t position_ = 0;
+    at::Tensor last_;  // by another name it is the same tensor
+  };
+  // The engine outlives it.
+  FullState full_state();
+
   // The first thing that went wrong, which ended the engine; in forward it comes out of torch as a
   // c10::Error that has only its message.
   std::optional<Error> failure() const;
@@ -157,7 +200,17 @@ class Engine {
     return list;
   }
 
+  struct Named {
+    NamedTensors parameters, buffers;
+  };
+  void build_with(const std::function<Named()>& make);
+
   class Impl;
+  struct Unbuilt;
+  // Errors (user): no model yet.
+  Impl& impl() const;
+
+  std::unique_ptr<Unbuilt> unbuilt_;
   std::unique_ptr<Impl> impl_;
 };
 

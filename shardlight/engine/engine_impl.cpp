@@ -36,37 +36,40 @@ Status check_lanes(const Options& options, const comm::Transport& transport) {
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& parameters,
                                                            const NamedTensors& buffers,
                                                            const Optimizer& optimizer,
-                                                           const Options& options) {
+                                                           const Options& options, Built built) {
   SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
   std::unique_ptr<Impl> impl(new Impl(options));
-  SHARDLIGHT_TRY_STATUS(impl->start(parameters, buffers, optimizer));
+  SHARDLIGHT_TRY_STATUS(impl->start(parameters, buffers, optimizer, std::move(built)));
   SHARDLIGHT_TRY_STATUS(impl->take_buffers(buffers));
   return impl;
 }
 
+// Pieces of a model that is being built come over the meeting's transport till its end, then over
+// the engine's.
 Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& buffers,
-                           const Optimizer& optimizer) {
+                           const Optimizer& optimizer, Built built) {
   const at::DisableRecordFunctionGuard unrecorded;
-  if (!options_.ranks) {
-    SHARDLIGHT_TRY(options_.ranks, ranks_of_host(options_.deadline));
+  if (built.building != nullptr) {
+    built_ = true;
+    account_ = std::move(built.account);
+    SHARDLIGHT_TRY_STATUS(built.building->release_all_but(whole_storages(parameters)));
+    built.meeting.reset();
   }
   SHARDLIGHT_TRY(auto adopted, adopt(parameters));
   parameters_ = std::move(adopted.parameters);
+  if (!options_.ranks) {
+    SHARDLIGHT_TRY(options_.ranks, ranks_of_host(options_.deadline));
+  }
   SHARDLIGHT_TRY(layout_, lay_out(std::move(adopted.table), options_, options_.ranks->rank,
                                   options_.ranks->world));
-  SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
-  SHARDLIGHT_TRY_STATUS(check_lanes(options_, *transport));
-  if (options_.debug.delay_seed) {
-    transport = std::make_unique<comm::Delaying>(std::move(transport), *options_.debug.delay_seed,
-                                                 options_.debug.delay_most);
-  }
-  transport_ = std::make_unique<comm::Timing>(std::move(transport));
+  SHARDLIGHT_TRY_STATUS(connect());
+  if (built.building != nullptr) built.building->use(*transport_);
   SHARDLIGHT_TRY_STATUS(compare_configuration(
       *transport_, configuration_of(optimizer, options_, *layout_, buffers), deadline()));
   meter_.emplace(account_);
   account_transport(1);
   SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,
-                                               *account_, *meter_));
+                                               *account_, *meter_, built.building));
   SHARDLIGHT_TRY(gradients_,
                  Gradients::create(*layout_, options_, parameters_, *transport_, *account_));
   views_.emplace(*layout_, options_, parameters_, *gradients_, *transport_, *account_);
@@ -88,6 +91,17 @@ Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& b
   return {};
 }
 
+Status Engine::Impl::connect() {
+  SHARDLIGHT_TRY(auto transport, options_.ranks->connect(unit_specs(*layout_)));
+  SHARDLIGHT_TRY_STATUS(check_lanes(options_, *transport));
+  if (options_.debug.delay_seed) {
+    transport = std::make_unique<comm::Delaying>(std::move(transport), *options_.debug.delay_seed,
+                                                 options_.debug.delay_most);
+  }
+  transport_ = std::make_unique<comm::Timing>(std::move(transport));
+  return {};
+}
+
 // All ranks start from rank 0's buffers.
 Status Engine::Impl::take_buffers(const NamedTensors& buffers) {
   for (const auto& [name, tensor] : buffers) {
@@ -95,24 +109,34 @@ Status Engine::Impl::take_buffers(const NamedTensors& buffers) {
     if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense()) {
       return user_error("buffer " + name, tensor.toString(), "a dense tensor on the CPU");
     }
-    buffers_.push_back(tensor);
+    buffers_.emplace_back(name, tensor);
   }
   return broadcast_buffers();
 }
 
+Status Engine::Impl::broadcast(const at::Tensor& buffer) {
+  const std::span<std::byte> bytes(static_cast<std::byte*>(buffer.mutable_data_ptr()),
+                                   buffer.nbytes());
+  return transport_->broadcast(bytes, Rank(0), deadline());
+}
+
 Status Engine::Impl::broadcast_buffers() {
-  for (const at::Tensor& buffer : buffers_) {
-    const std::span<std::byte> bytes(static_cast<std::byte*>(buffer.mutable_data_ptr()),
-                                     buffer.nbytes());
-    SHARDLIGHT_TRY_STATUS(transport_->broadcast(bytes, Rank(0), deadline()));
-  }
+  for (const auto& [name, buffer] : buffers_) SHARDLIGHT_TRY_STATUS(broadcast(buffer));
   return {};
 }
 
 Engine::Impl::~Impl() {
   // What is thrown through here is this rank's alone: the others are told at once that it has left.
   const bool waits = std::uncaught_exceptions() <= exceptions_at_start_;
-  if (auto closed = close(waits); !closed) logger().error(closed.error().message());
+  std::optional<Error> not_gathered;
+  if (!waits) {
+    not_gathered = Error::user("engine", "ended by an exception", "one that all ranks close");
+  } else if (built_) {
+    not_gathered = Error::user("engine", "ended",
+                               "Engine::close() before its end, where each rank has the memory for "
+                               "a whole model that Engine::build has made");
+  }
+  if (auto closed = close(waits, not_gathered); !closed) logger().error(closed.error().message());
 }
 
 telemetry::Logger Engine::Impl::logger() const {
@@ -120,7 +144,7 @@ telemetry::Logger Engine::Impl::logger() const {
   return telemetry::Logger(level.value_or(telemetry::LogLevel::kWarn), layout_->rank);
 }
 
-Status Engine::Impl::close(bool waits) {
+Status Engine::Impl::close(bool waits, const std::optional<Error>& not_gathered) {
   if (closed_ || !residency_) return {};
   const at::DisableRecordFunctionGuard unrecorded;
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
@@ -130,7 +154,7 @@ Status Engine::Impl::close(bool waits) {
   touch_.reset();
   // The model's own memory is not on the engine's account.
   meter_.reset();
-  auto whole = residency_->let_go(waits);
+  auto whole = residency_->let_go(not_gathered);
   // Others may still read this rank's shards.
   if (whole && waits) whole = transport_->barrier(deadline());
   views_.reset();

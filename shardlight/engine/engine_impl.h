@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardlight/engine/agreement.h"
+#include "shardlight/engine/building.h"
 #include "shardlight/engine/engine.h"
 #include "shardlight/engine/forks.h"
 #include "shardlight/engine/gradient_views.h"
@@ -23,11 +24,25 @@
 
 namespace shardlight::engine {
 
+// What an engine without a model is told.
+struct Engine::Unbuilt {
+  Optimizer optimizer;
+  Options options;
+};
+
+// Of a model whose parameters may be away: what keeps them, and what it works with.
+struct Built {
+  Building* building = nullptr;
+  std::unique_ptr<comm::Transport> meeting;
+  std::shared_ptr<memory::Account> account;
+};
+
 class Engine::Impl {
  public:
   static Result<std::unique_ptr<Impl>> create(const NamedTensors& parameters,
                                               const NamedTensors& buffers,
-                                              const Optimizer& optimizer, const Options& options);
+                                              const Optimizer& optimizer, const Options& options,
+                                              Built built = {});
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -41,14 +56,20 @@ class Engine::Impl {
   Result<std::shared_ptr<void>> no_sync();
   // This process is a child of the one that made it.
   bool forked() const { return forks() != forks_; }
-  // Without `waits` for no other rank: what it does not have of the model is lost.
-  Status close(bool waits = true);
+  // Waits for the other ranks or leaves at once; `not_gathered` as in Residency::let_go.
+  Status close(bool waits = true, const std::optional<Error>& not_gathered = {});
 
   // The parameter that a tensor is, or a user error.
   Result<ManagedTensor> find(const at::Tensor& tensor) const;
   Result<at::Tensor> gradient(const ManagedTensor& parameter);
   Result<at::Tensor> optimizer_state(const ManagedTensor& parameter, const std::string& name);
 
+  // What full_state() gives as its n-th item; `last` is the tensor of the one before.
+  Result<std::optional<std::pair<std::string, at::Tensor>>> state_at(std::size_t position,
+                                                                     const at::Tensor& last);
+
+  // An error if the engine cannot be used any more.
+  Status ready() const { return check(); }
   std::optional<Error> failure() const;
   MemoryReport memory() const;
   TrafficReport traffic() const;
@@ -59,7 +80,8 @@ class Engine::Impl {
  private:
   explicit Impl(Options options) : options_(std::move(options)) {}
   Status start(const NamedTensors& parameters, const NamedTensors& buffers,
-               const Optimizer& optimizer);
+               const Optimizer& optimizer, Built built);
+  Status connect();
   Status take_buffers(const NamedTensors& buffers);
   void account_transport(int sign);
   void arrive(const ManagedTensor& parameter);
@@ -68,6 +90,8 @@ class Engine::Impl {
   void report_unused();
   telemetry::Logger logger() const;
   Status broadcast_buffers();
+  Status broadcast(const at::Tensor& buffer);
+  Result<at::Tensor> copy_of(const ManagedTensor& parameter);
   void backward_failed();
   void seed_micro_step() const;
   Status check() const;
@@ -83,7 +107,7 @@ class Engine::Impl {
   Options options_;
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedTensors parameters_;
-  std::vector<at::Tensor> buffers_;
+  NamedTensors buffers_;
   std::optional<ModelLayout> layout_;
   std::unique_ptr<comm::Timing> transport_;
   std::shared_ptr<Residency> residency_;
@@ -98,6 +122,7 @@ class Engine::Impl {
   bool in_backward_ = false;
   std::shared_ptr<char> open_ = std::make_shared<char>();  // until it is closed
   bool closed_ = false;
+  bool built_ = false;  // the model, by Engine::build
   TrafficReport traffic_at_close_;
   std::int64_t backwards_ = 0;
   std::int64_t steps_ = 0;

@@ -92,6 +92,14 @@ Result<Adopted> adopt(const NamedTensors& named) {
   return adopted;
 }
 
+std::vector<at::Tensor> whole_storages(const NamedTensors& named) {
+  std::vector<at::Tensor> whole;
+  for (const auto& [name, tensor] : named) {
+    if (check_parameter(name, tensor) && fills_its_storage(tensor)) whole.push_back(tensor);
+  }
+  return whole;
+}
+
 std::unique_ptr<ManagedTensor> gradient_of(const ManagedTensor& parameter) {
   auto gradient = std::make_unique<ManagedTensor>();
   gradient->name = parameter.name;

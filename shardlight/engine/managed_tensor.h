@@ -69,6 +69,9 @@ struct Adopted {
 // storage, managed already.
 Result<Adopted> adopt(const NamedTensors& named);
 
+// Those of them that have a storage to themselves, and stay in it when they are adopted.
+std::vector<at::Tensor> whole_storages(const NamedTensors& named);
+
 // The managed tensor that a tensor's storage belongs to, the tensor being it or a view of it; null
 // if it is none of ours. The fast path of every operator.
 inline ManagedTensor* managed_tensor(const at::Tensor& tensor);

@@ -1,6 +1,7 @@
 #include "shardlight/engine/ranks.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -20,35 +21,39 @@ std::string next_job(const std::string& job) {
   return job + "/" + std::to_string(made++);
 }
 
-// Made by whoever of the threads comes first, for all of them.
-class ThreadsWorld {
+// The worlds of threads that connect again and again: each is made by whoever comes first, for all.
+class ThreadsWorlds {
  public:
-  explicit ThreadsWorld(std::int64_t world) : world_(world) {}
+  explicit ThreadsWorlds(std::int64_t world)
+      : world_(world), calls_(static_cast<std::size_t>(world)) {}
 
   Result<std::unique_ptr<comm::Transport>> take(const std::vector<comm::UnitSpec>& units,
                                                 std::size_t rank) {
     const std::scoped_lock lock(mutex_);
-    if (transports_.empty()) {
-      SHARDLIGHT_TRY(transports_, comm::make_threads_world(units, world_));
-      units_ = comm::text_of(units);
+    Meeting& meeting = meetings_[calls_.at(rank)++];
+    if (meeting.transports.empty()) {
+      SHARDLIGHT_TRY(meeting.transports, comm::make_threads_world(units, world_));
+      meeting.units = comm::text_of(units);
     }
-    if (comm::text_of(units) != units_) {
-      transports_.at(rank).reset();  // the others are told that this rank has left
+    // Where this rank's is not taken, the others are told that it has left.
+    auto transport = std::exchange(meeting.transports.at(rank), nullptr);
+    if (comm::text_of(units) != meeting.units) {
       return user_error("model and options", "other units on some ranks than on others",
                         "the same parameters, stage and unit_bytes on all ranks");
     }
-    if (!transports_.at(rank)) {
-      return user_error("ranks", "those of an engine that was made before",
-                        "new ones, of ranks_as_threads(), for each engine");
-    }
-    return std::move(transports_.at(rank));
+    return transport;
   }
 
  private:
+  struct Meeting {
+    Transports transports;
+    std::string units;  // of the first to come
+  };
+
   std::mutex mutex_;
   std::int64_t world_;
-  Transports transports_;
-  std::string units_;  // of the first to come
+  std::vector<std::size_t> calls_;           // by rank
+  std::map<std::size_t, Meeting> meetings_;  // by call
 };
 
 }  // namespace
@@ -70,7 +75,7 @@ Result<Ranks> ranks_of_host(Seconds deadline) {
 }
 
 std::vector<Ranks> ranks_as_threads(std::int64_t world) {
-  const auto shared = std::make_shared<ThreadsWorld>(world);
+  const auto shared = std::make_shared<ThreadsWorlds>(world);
   std::vector<Ranks> ranks;
   for (std::int64_t rank = 0; rank < world; ++rank) {
     ranks.push_back({.rank = Rank(rank),

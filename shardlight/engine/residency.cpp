@@ -19,6 +19,13 @@ std::string away_message(const ManagedTensor& parameter) {
          " is not gathered; read it in an operator or within Engine::gathered";
 }
 
+Status no_memory_for(const layout::Unit& unit) {
+  return Failure(Error::environment(
+      {.rank = {}, .unit = unit.name, .operation = "allocation"},
+      "no memory for " + std::to_string(unit.bytes().value()) + " bytes of the model's own",
+      Unusable::kOperation));
+}
+
 }  // namespace
 
 Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
@@ -43,11 +50,14 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
   }
 }
 
-Result<std::unique_ptr<Residency>> Residency::create(
-    const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
-    comm::Transport& transport, memory::Account& account, const TorchMeter& meter) {
+Result<std::unique_ptr<Residency>> Residency::create(const ModelLayout& layout,
+                                                     const Options& options,
+                                                     ManagedTensors& parameters,
+                                                     comm::Transport& transport,
+                                                     memory::Account& account,
+                                                     const TorchMeter& meter, Building* building) {
   std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account, meter));
-  SHARDLIGHT_TRY_STATUS(residency->start(parameters));
+  SHARDLIGHT_TRY_STATUS(residency->start(parameters, building));
   return residency;
 }
 
@@ -65,7 +75,7 @@ Bytes Residency::cap(const Options& options) const {
   return std::min(all, options.gathered_bytes.value_or(two_largest));
 }
 
-Status Residency::start(ManagedTensors& parameters) {
+Status Residency::start(ManagedTensors& parameters, Building* building) {
   for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
     for (const layout::PlacedParameter& placed : layout_->units[unit].parameters) {
       ManagedTensor& parameter = *parameters[placed.parameter];
@@ -74,7 +84,7 @@ Status Residency::start(ManagedTensors& parameters) {
       parameter.keeper = this;
       units_[unit].members.push_back(&parameter);
     }
-    SHARDLIGHT_TRY_STATUS(publish_initial(unit));
+    SHARDLIGHT_TRY_STATUS(publish_initial(unit, building));
   }
   if (sharded() && !shared_units_) {
     SHARDLIGHT_TRY(arena_,
@@ -85,12 +95,15 @@ Status Residency::start(ManagedTensors& parameters) {
 
 // All ranks start from rank 0's values, unit by unit, so that no rank holds more than one besides
 // the model it came with; the model's own memory of the unit goes with it.
-Status Residency::publish_initial(layout::UnitIndex unit) {
+Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
   UnitState& state = units_[unit];
   std::vector<std::byte> values(size_of(layout_->units[unit].bytes()));
-  for (const ManagedTensor* member : state.members) {
+  for (ManagedTensor* member : state.members) {
     if (member->bytes() == 0) continue;
+    if (building != nullptr) SHARDLIGHT_TRY_STATUS(building->bring(member->tensor));
     std::memcpy(values.data() + member->offset_bytes(), member->memory().data(), member->bytes());
+    // Of a model that may be larger than memory, no more than one tensor is whole besides.
+    if (building != nullptr) take_away(*member, away_message(*member));
   }
   const comm::Deadline deadline(deadline_);
   SHARDLIGHT_TRY_STATUS(transport_->broadcast(values, Rank(0), deadline));
@@ -316,38 +329,48 @@ std::optional<layout::UnitIndex> Residency::held() const {
 }
 
 // Needs no room in the arena, and no other rank where the values are here.
-Status Residency::let_go(bool gathers) {
+Status Residency::let_go(const std::optional<Error>& not_gathered) {
   Status status = settle_gathers();
   const std::scoped_lock lock(mutex_);
   gone_ = true;
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     UnitState& unit = units_[index];
-    std::vector<std::byte> fetched;
-    const std::byte* values = unit.memory;
-    bool lost = false;
-    if (!unit.here) {
-      fetched.resize(size_of(layout_->units[index].bytes()));
-      values = fetched.data();
-      auto gathered =
-          gathers
-              ? transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_))
-              : user_error("engine", "ended by an exception", "one that is closed by all ranks");
-      if (!gathered) {
-        lost = true;
-        status = std::move(gathered);
+    auto given = give_back(index, not_gathered);
+    if (!given) {
+      for (ManagedTensor* member : unit.members) {
+        retire(*member, "parameter " + member->name +
+                            " was lost with its engine: " + given.error().message());
       }
-    }
-    for (ManagedTensor* member : unit.members) {
-      engine::let_go(*member, lost ? nullptr : values + member->offset_bytes());
-      if (!lost) continue;
-      member->memory().release_data_and_set_meta_custom_data_ptr_error_msg_(
-          "parameter " + member->name + " was lost with its engine: " + status.error().message());
+      if (!not_gathered) status = std::move(given);
     }
     unit = UnitState();
   }
   if (arena_) count_.peak = arena_->used_peak();
   arena_.reset();
   return status;
+}
+
+Status Residency::give_back(layout::UnitIndex index, const std::optional<Error>& not_gathered) {
+  const UnitState& unit = units_[index];
+  try {
+    std::vector<std::byte> fetched;
+    const std::byte* values = unit.memory;
+    if (!unit.here) {
+      if (not_gathered) return Failure(*not_gathered);
+      fetched.resize(size_of(layout_->units[index].bytes()));
+      SHARDLIGHT_TRY_STATUS(
+          transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_)));
+      values = fetched.data();
+    }
+    for (ManagedTensor* member : unit.members) {
+      engine::let_go(*member, values + member->offset_bytes());
+    }
+    return {};
+  } catch (const std::bad_alloc&) {
+    return no_memory_for(layout_->units[index]);
+  } catch (const c10::Error&) {
+    return no_memory_for(layout_->units[index]);
+  }
 }
 
 GatherCount Residency::count() const {

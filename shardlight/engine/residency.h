@@ -15,6 +15,7 @@
 
 #include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
+#include "shardlight/engine/building.h"
 #include "shardlight/engine/forks.h"
 #include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/model_layout.h"
@@ -37,10 +38,12 @@ class Residency final : public Keeper {
  public:
   // The layout, the transport, the parameters and the account outlive it; the meter does until the
   // last use of a parameter. The values are those of rank 0's
-  // model and are in the shards when it returns. Errors: the transport's, no memory.
+  // model, from memory or from its `building`, and are in the shards when it returns. Errors: the
+  // transport's, no memory.
   static Result<std::unique_ptr<Residency>> create(
       const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
-      comm::Transport& transport, memory::Account& account, const TorchMeter& meter);
+      comm::Transport& transport, memory::Account& account, const TorchMeter& meter,
+      Building* building = nullptr);
 
   // The whole unit of the parameter comes, and stays until unpin.
   bool pin(ManagedTensor& parameter, bool writes, const char* operator_name) override;
@@ -73,9 +76,9 @@ class Residency final : public Keeper {
   std::optional<layout::UnitIndex> held() const;
 
   // Gives every parameter memory of its own with its values, and all other memory back; nothing is
-  // managed any more. What is away and the transport cannot bring is lost; reading it says so.
-  // Without `gathers` all that is away is lost.
-  Status let_go(bool gathers);
+  // managed any more. What is away and does not come is lost, and reading it says why; with
+  // `not_gathered`, for that reason, all that is away. Errors: the last reason but that one.
+  Status let_go(const std::optional<Error>& not_gathered);
 
   GatherCount count() const;
 
@@ -94,8 +97,8 @@ class Residency final : public Keeper {
 
   Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
             memory::Account& account, const TorchMeter& meter);
-  Status start(ManagedTensors& parameters);
-  Status publish_initial(layout::UnitIndex unit);
+  Status start(ManagedTensors& parameters, Building* building);
+  Status publish_initial(layout::UnitIndex unit, Building* building);
   Bytes cap(const Options& options) const;
 
   Status prepare_edit(UnitState& unit, layout::UnitIndex index);
@@ -110,6 +113,7 @@ class Residency final : public Keeper {
   void count_gather(layout::UnitIndex unit);
   // The one to send away next; none if all are in use, or coming.
   std::optional<layout::UnitIndex> victim() const;
+  Status give_back(layout::UnitIndex index, const std::optional<Error>& not_gathered);
   void show(UnitState& unit);
   void send_away(layout::UnitIndex unit);
   void fail(ManagedTensor& parameter, const Error& error);

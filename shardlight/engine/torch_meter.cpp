@@ -5,11 +5,13 @@
 #include <c10/core/StorageImpl.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/memory/block_cache.h"
 
 namespace shardlight::engine {
 namespace {
@@ -20,7 +22,21 @@ struct alignas(64) Header {
   Bytes bytes;
   std::atomic<memory::Tag> tag;
   at::DataPtr whole;
+  memory::Block block;  // of the cache; else `whole` has it
 };
+// Where a piece comes from, and whose it is.
+struct Source {
+  std::shared_ptr<memory::Account> account = nullptr;
+  at::DataPtr whole = {};
+  memory::Block block = {};
+};
+// Smaller pieces fit into a heap's holes. Under AddressSanitizer, which watches the heap alone, all
+// are small.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kBlockFrom = std::numeric_limits<std::size_t>::max();
+#else
+constexpr std::size_t kBlockFrom = std::size_t{256} << 10;
+#endif
 // Torch aligns its memory to 64 bytes, and so stays what follows.
 constexpr std::size_t kHeaderBytes = 128;
 static_assert(sizeof(Header) <= kHeaderBytes);
@@ -34,7 +50,10 @@ void end_allocation(void* memory) {
   Header* const header = header_of(memory);
   if (header->account) header->account->remove(header->tag, header->bytes);
   const at::DataPtr whole = std::move(header->whole);
+  const memory::Block block = header->block;
+  const auto account = std::move(header->account);
   header->~Header();
+  if (block.data != nullptr) memory::BlockCache::of_process().give(block, account);
 }
 
 // Empty where no engine was used on this thread.
@@ -43,6 +62,8 @@ std::shared_ptr<memory::Account>& account_of_thread() {
   return account;
 }
 
+thread_local LargeMemory* large_memory_of_thread = nullptr;
+
 class CountingAllocator final : public c10::Allocator {
  public:
   explicit CountingAllocator(c10::Allocator* base) : base_(base) {}
@@ -50,15 +71,22 @@ class CountingAllocator final : public c10::Allocator {
   // Every piece has a header, on an account or not: torch's raw_deallocate knows only the address.
   at::DataPtr allocate(std::size_t size) override {
     if (size == 0) return {nullptr, c10::DeviceType::CPU};
-    at::DataPtr whole = base_->allocate(size + kHeaderBytes);
-    auto* const memory = static_cast<std::byte*>(whole.get());
+    if (LargeMemory* const large = large_memory_of_thread) {
+      if (at::DataPtr whole = large->allocate(size)) {
+        return with_header(static_cast<std::byte*>(whole.get()), size, {.whole = std::move(whole)});
+      }
+    }
     const auto& account = account_of_thread();
-    const Bytes bytes(static_cast<std::int64_t>(size));
-    const auto tag = in_backward() ? memory::Tag::kTemporaries : memory::Tag::kActivations;
-    if (account) account->add(tag, bytes);
-    new (memory) Header{account, bytes, tag, std::move(whole)};
-    std::byte* const data = memory + kHeaderBytes;
-    return {data, data, &end_allocation, c10::DeviceType::CPU};
+    // What no account knows of is not kept either.
+    if (account && size >= kBlockFrom) {
+      const auto block = memory::BlockCache::of_process().take(size + kHeaderBytes);
+      if (block.data != nullptr) {
+        return with_header(block.data + kHeaderBytes, size, {.account = account, .block = block});
+      }
+    }
+    at::DataPtr whole = base_->allocate(size + kHeaderBytes);
+    auto* const data = static_cast<std::byte*>(whole.get()) + kHeaderBytes;
+    return with_header(data, size, {.account = account, .whole = std::move(whole)});
   }
   at::DeleterFnPtr raw_deleter() const override { return &end_allocation; }
   void copy_data(void* to, const void* from, std::size_t size) const override {
@@ -66,6 +94,14 @@ class CountingAllocator final : public c10::Allocator {
   }
 
  private:
+  static at::DataPtr with_header(std::byte* data, std::size_t size, Source source) {
+    const Bytes bytes(static_cast<std::int64_t>(size));
+    const auto tag = in_backward() ? memory::Tag::kTemporaries : memory::Tag::kActivations;
+    if (source.account) source.account->add(tag, bytes);
+    new (header_of(data)) Header{source.account, bytes, tag, std::move(source.whole), source.block};
+    return {data, data, &end_allocation, c10::DeviceType::CPU};
+  }
+
   c10::Allocator* base_;
 };
 
@@ -90,11 +126,22 @@ TorchMeter::TorchMeter(std::shared_ptr<memory::Account> account) : account_(std:
 
 TorchMeter::~TorchMeter() {
   if (account_of_thread() == account_) account_of_thread().reset();
+  memory::BlockCache::of_process().trim();
 }
 
 void TorchMeter::here() const {
   auto& account = account_of_thread();
   if (account != account_) account = account_;
+}
+
+void set_large_memory(LargeMemory* memory) {
+  lay_over_torch();
+  large_memory_of_thread = memory;
+}
+
+const at::DataPtr* beneath(const at::DataPtr& pointer) {
+  if (pointer.get_deleter() != &end_allocation || pointer.get_context() == nullptr) return nullptr;
+  return &header_of(pointer.get_context())->whole;
 }
 
 bool retag(const at::Tensor& tensor, memory::Tag tag) {

@@ -28,6 +28,24 @@ class TorchMeter {
   std::shared_ptr<memory::Account> account_;
 };
 
+// Another source of memory for large pieces, of one thread.
+class LargeMemory {
+ public:
+  // Null if it does not take it on. What comes is writable, and so are 128 bytes before it; they
+  // are the meter's until the piece ends. Aligned to 64 bytes.
+  virtual at::DataPtr allocate(std::size_t bytes) = 0;
+
+ protected:
+  ~LargeMemory() = default;
+};
+
+// Of this thread's allocations, from now on; they are on no account. Null: none.
+void set_large_memory(LargeMemory* memory);
+
+// What came from a LargeMemory, of a pointer to torch's memory, or from torch; null for other
+// pointers.
+const at::DataPtr* beneath(const at::DataPtr& pointer);
+
 // Gives the tensor's memory another tag, until it is freed. False if it is on no account: then the
 // caller puts it on one and takes it off.
 bool retag(const at::Tensor& tensor, memory::Tag tag);

@@ -6,8 +6,8 @@ namespace shardlight::memory {
 
 std::string_view name_of(Tag tag) {
   static constexpr std::array<std::string_view, kTags> kNames = {
-      "parameters", "gathered", "gradients", "buckets",     "unreduced",
-      "sums",       "master",   "optimizer", "activations", "temporaries"};
+      "parameters", "gathered",  "gradients",   "buckets",     "unreduced", "sums",
+      "master",     "optimizer", "activations", "temporaries", "cached"};
   return kNames.at(static_cast<std::size_t>(tag));
 }
 

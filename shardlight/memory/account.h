@@ -23,9 +23,10 @@ enum class Tag : std::uint8_t {
   kOptimizer,    // optimizer states
   kActivations,  // what torch allocates outside of backward
   kTemporaries,  // what torch allocates in backward
+  kCached,       // large pieces of the last two that ended, kept for the next ones
 };
 
-inline constexpr std::size_t kTags = 10;
+inline constexpr std::size_t kTags = 11;
 
 std::string_view name_of(Tag tag);
 

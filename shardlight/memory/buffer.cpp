@@ -4,29 +4,22 @@
 
 #include <utility>
 
+#include "shardlight/memory/pages.h"
+
 namespace shardlight::memory {
-namespace {
-
-// From here on a huge page can pay.
-constexpr std::size_t kHugeFrom = std::size_t{2} << 20;
-
-}  // namespace
 
 Result<Buffer> Buffer::zeros(Account& account, Tag tag, Bytes bytes) {
   const auto size = static_cast<std::size_t>(bytes.value());
   if (size == 0) return Buffer();
-  void* const data =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
+  std::byte* const data = map_pages(size);
+  if (data == nullptr) {
     return Failure(Error::environment(
         {.rank = {}, .unit = "", .operation = "allocation"},
         "no memory for " + std::to_string(size) + " bytes of " + std::string(name_of(tag)),
         Unusable::kOperation));
   }
-  // Advice only: without it the memory is the same.
-  if (size >= kHugeFrom) madvise(data, size, MADV_HUGEPAGE);
   account.add(tag, bytes);
-  return Buffer(account, tag, static_cast<std::byte*>(data), size);
+  return Buffer(account, tag, data, size);
 }
 
 Buffer::~Buffer() {

@@ -64,6 +64,16 @@ class Lifetime : public EachStage {
   Training run() const { return training(stage_); }
 };
 
+TEST_F(Lifetime, RanksMakeEnginesInTurn) {
+  const Training run = training(3);
+  on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
+    for (int engines = 0; engines < 2; ++engines) {
+      Engine engine = make_engine(run, ranks, model);
+      train_steps(engine, run, model, 0, 1);
+    }
+  });
+}
+
 TEST_F(Lifetime, ClosingLeavesTheTrainedModelWhole) {
   each_stage([&] {
     for (const char* name : {"mlp", "tied", "frozen", "sizes"}) {

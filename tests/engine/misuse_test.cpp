@@ -246,14 +246,6 @@ TEST_F(Misuse, OfASchedulesFactorsIsNamed) {
   });
 }
 
-TEST_F(Misuse, OfRanksThatHaveAnEngineIsNamed) {
-  const Training run = training(3);
-  on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
-    { const Engine engine = make_engine(run, ranks, model); }
-    EXPECT_THAT(thrown_by([&] { make_engine(run, ranks, model); }), HasSubstr("ranks"));
-  });
-}
-
 std::string building(const Engine::NamedTensors& parameters, const Optimizer& optimizer = AdamW(),
                      Options options = {}) {
   options.ranks = ranks_as_threads(1).front();

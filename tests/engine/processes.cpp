@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <exception>
 #include <fstream>
+#include <memory>
 
 #include "shardlight/comm/shm/shm_world.h"
+#include "tests/comm/child_processes.h"
 
 namespace shardlight::engine {
 namespace {
@@ -16,11 +19,30 @@ const pid_t kParent = ::getpid();
 
 Ranks processes(const std::string& job, std::int64_t rank, std::int64_t world) {
   Ranks ranks{.rank = Rank(rank), .world = world, .connect = {}};
+  const auto calls = std::make_shared<int>(0);
   ranks.connect = [=](const std::vector<comm::UnitSpec>& units) {
-    return comm::connect_shm({.job = job, .rank = Rank(rank), .world = world}, units,
+    const std::string meeting = job + "-" + std::to_string((*calls)++);
+    return comm::connect_shm({.job = meeting, .rank = Rank(rank), .world = world}, units,
                              comm::Deadline(Seconds(30)));
   };
   return ranks;
+}
+
+std::vector<std::string> run_processes(std::int64_t world,
+                                       const std::function<std::string(std::int64_t)>& body) {
+  comm::ChildProcesses children(static_cast<int>(world), [&](int rank) -> std::string {
+    try {
+      return body(rank);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  });
+  std::vector<std::string> said;
+  for (const auto& end : children.ends(Seconds(60))) {
+    said.push_back(end.straggled ? "hung" : end.text);
+    if (end.text.empty() && end.status != 0) said.back() = "died";
+  }
+  return said;
 }
 
 std::string job_name(const std::string& what) {

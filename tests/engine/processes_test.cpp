@@ -21,18 +21,6 @@ class Processes : public ::testing::Test {
   void SetUp() override { ASSERT_EQ(threads_of_process(), 1) << "no fork is safe any more"; }
 };
 
-// By rank, what each says; nothing is fine.
-std::vector<std::string> run_processes(std::int64_t world,
-                                       const std::function<std::string(std::int64_t)>& body) {
-  comm::ChildProcesses children(static_cast<int>(world), body);
-  std::vector<std::string> said;
-  for (const auto& end : children.ends(kLimit)) {
-    said.push_back(end.straggled ? "hung" : end.text);
-    if (end.text.empty() && end.status != 0) said.back() = "died";
-  }
-  return said;
-}
-
 TEST_F(Processes, TrainWithTheBitsOfOneAtEveryStage) {
   for (const char* model : {"mlp", "experts"}) {
     for (const std::int64_t world : {2, 3}) {
