@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "shardlight/comm/shm/local_socket.h"
@@ -16,9 +13,8 @@
 namespace shardlight::engine {
 namespace {
 
-// Between two looks into the store: at first, and later.
-constexpr std::chrono::microseconds kFirstLook{250};
-constexpr std::chrono::microseconds kLook{20'000};
+// Between two looks for the others' word.
+constexpr std::chrono::milliseconds kLook{20};
 
 std::int64_t number_at_start(const std::string& text) {
   std::int64_t number = 0;
@@ -29,15 +25,6 @@ std::int64_t number_at_start(const std::string& text) {
 std::string after(const std::string& text, char separator) {
   const auto at = text.find(separator);
   return at == std::string::npos ? "" : text.substr(at + 1);
-}
-
-// Processes that can name each other by number: of one boot of one host, in one namespace.
-std::string host() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 64> space{};
-  const auto length = ::readlink("/proc/self/ns/pid", space.data(), space.size());
-  return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
 std::string encoded(const Cause& cause) {
@@ -51,110 +38,55 @@ Cause decoded(const std::string& text) {
           .what = after(rest, '\n')};
 }
 
-// What torch and Gloo say, without where in their sources.
-std::string first_line(const std::string& text) {
-  std::string line = text.substr(0, text.find('\n'));
-  if (const auto end = line.find("] "); line.starts_with('[') && end != std::string::npos) {
-    line.erase(0, end + 2);
-  }
-  return line;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Board>> Board::open(StorePtr store, Rank rank, std::int64_t world,
-                                           comm::Deadline deadline, Seconds grace) {
-  std::unique_ptr<Board> board(new Board(std::move(store), rank, world, "shardlight/", grace));
-  // The n-th of this rank meets the n-th of the others.
-  const std::string opened = board->of_rank("opened", rank.value());
-  std::int64_t number = 0;
-  const bool counted =
-      board->ask([&](c10d::Store& s) { number = s.add(board->prefix_ + opened, 1); });
-  board->prefix_ += fmt::format("{}/", number);
-  if (counted) {
-    board->set(board->of_rank("who", rank.value()), fmt::format("{} {}", ::getpid(), host()));
-  }
-  SHARDLIGHT_TRY_STATUS(board->meet(deadline));
-  return board;
+Result<std::unique_ptr<Board>> Board::open(StorePtr store, const Place& place,
+                                           comm::Deadline deadline, Seconds grace,
+                                           const std::string& objection) {
+  auto words = std::make_unique<Words>(std::move(store), "shardlight/" + place.group + "/");
+  SHARDLIGHT_TRY(auto cards, rendezvous(*words, place.rank, place.world, objection, deadline));
+  return std::unique_ptr<Board>(new Board(std::move(words), place, std::move(cards), grace));
 }
 
-Status Board::meet(comm::Deadline deadline) {
-  const auto error = [&](const std::string& detail) -> Status {
-    return Failure(Error::environment({.rank = rank_, .unit = "", .operation = "connect"}, detail,
-                                      Unusable::kCommunicator));
-  };
-  std::vector<std::string> keys;
-  for (std::int64_t rank = 0; rank < world_; ++rank) keys.push_back(prefix_ + of_rank("who", rank));
-  await(keys, deadline.left());
-  std::string absent;
-  for (std::int64_t rank = 0; rank < world_; ++rank) {
-    who_.push_back(get(of_rank("who", rank)).value_or(""));
-    if (who_.back().empty()) absent += fmt::format("{}{}", absent.empty() ? "" : ", ", rank);
+Board::Board(std::unique_ptr<Words> words, const Place& place, std::vector<Card> cards,
+             Seconds grace)
+    : words_(std::move(words)),
+      name_(cards.front().nonce),
+      rank_(place.rank),
+      world_(place.world),
+      grace_(grace),
+      cards_(std::move(cards)) {
+  const Card& own = cards_[static_cast<std::size_t>(rank_.value())];
+  for (const Card& card : cards_) {
+    const bool near = card.process != own.process && card.host == own.host;
+    processes_.push_back(near ? comm::open_process(card.process) : comm::Descriptor());
   }
-  if (!store_error().empty()) return error("the store of the ranks fails: " + store_error());
-  if (!absent.empty()) {
-    return error(fmt::format("rank {} did not come within {} s", absent, deadline.limit().count()));
-  }
-  for (std::int64_t rank = 0; rank < world_; ++rank) {
-    const bool near =
-        rank != rank_.value() &&
-        after(who_[rank], ' ') == after(who_[static_cast<std::size_t>(rank_.value())], ' ');
-    processes_.push_back(near ? comm::open_process(static_cast<pid_t>(number_at_start(who_[rank])))
-                              : comm::Descriptor());
-  }
-  return {};
 }
 
 std::string Board::of_rank(const char* name, std::int64_t rank) const {
-  return fmt::format("{}/{}", name, rank);
+  return on_board(fmt::format("{}/{}", name, rank));
 }
 
-bool Board::ask(const std::function<void(c10d::Store&)>& question) {
-  if (!store_error().empty()) return false;
-  try {
-    question(*store_);
-    return true;
-  } catch (const std::exception& thrown) {
-    const std::scoped_lock lock(mutex_);
-    store_error_ = first_line(thrown.what());
-    return false;
-  }
+Seconds Board::limit_of(const comm::Deadline& deadline) const {
+  return std::clamp(deadline.left(), std::clamp(grace_, Seconds(1), kAnswer), kAnswer);
 }
 
-// Not by the store's own wait, which prints a warning whenever it gives up.
-void Board::await(const std::vector<std::string>& keys, Seconds patience) {
-  const comm::Deadline deadline(patience);
-  for (auto pause = kFirstLook;; pause = std::min(2 * pause, kLook)) {
-    bool there = false;
-    if (!ask([&](c10d::Store& store) { there = store.check(keys); })) return;
-    if (there || deadline.left() < pause) return;
-    std::this_thread::sleep_for(pause);
-  }
+std::optional<std::string> Board::get(const std::string& name, Seconds limit) {
+  return words_->get(on_board(name), limit);
 }
 
-std::string Board::store_error() const {
-  const std::scoped_lock lock(mutex_);
-  return store_error_;
+bool Board::put(const std::string& name, const std::string& value, const RankCall& call) {
+  return words_->set(on_board(name), value, limit_of(call.deadline));
 }
 
-void Board::set(const std::string& name, const std::string& value) {
-  ask([&](c10d::Store& store) { store.set(prefix_ + name, value); });
-}
-
-std::optional<std::string> Board::get(const std::string& name) {
+std::optional<std::string> Board::take(const std::string& name, Seconds patience,
+                                       const RankCall& call) {
   std::optional<std::string> value;
-  ask([&](c10d::Store& store) {
-    if (store.check({prefix_ + name})) value = store.get_to_str(prefix_ + name);
+  await(comm::Deadline(patience), [&] {
+    value = get(name, limit_of(call.deadline));
+    return value.has_value() || !store_error().empty();
   });
-  return value;
-}
-
-void Board::put(const std::string& name, const std::string& value) { set(name, value); }
-
-std::optional<std::string> Board::take(const std::string& name, Seconds patience) {
-  await({prefix_ + name}, patience);
-  auto value = get(name);
-  if (value) ask([&](c10d::Store& store) { store.deleteKey(prefix_ + name); });
+  if (value) words_->erase({on_board(name)}, limit_of(call.deadline));
   return value;
 }
 
@@ -164,19 +96,19 @@ void Board::waits(const RankCall& call) {
     const std::scoped_lock lock(mutex_);
     if (std::exchange(waits_in_, text) == text) return;
   }
-  set(of_rank("call", rank_.value()), text);
+  words_->set(of_rank("call", rank_.value()), text, limit_of(call.deadline));
 }
 
-void Board::waits_no_more() {
+void Board::waits_no_more(const RankCall& call) {
   {
     const std::scoped_lock lock(mutex_);
     if (std::exchange(waits_in_, "").empty()) return;
   }
-  set(of_rank("call", rank_.value()), "0 ");
+  words_->set(of_rank("call", rank_.value()), "0 ", limit_of(call.deadline));
 }
 
-Board::Said Board::said(std::int64_t rank) {
-  const std::string text = get(of_rank("call", rank)).value_or("0 ");
+Board::Said Board::said(std::int64_t rank, Seconds limit) {
+  const std::string text = words_->get(of_rank("call", rank), limit).value_or("0 ");
   return {.number = number_at_start(text), .text = after(text, ' ')};
 }
 
@@ -186,30 +118,33 @@ bool Board::ended(std::int64_t rank) const {
   return process && ::poll(&polled, 1, 0) > 0;
 }
 
-std::optional<std::int64_t> Board::left_after(std::int64_t rank) {
-  const auto left = get(of_rank("left", rank));
+std::string Board::died(std::int64_t rank) const {
+  return fmt::format("rank {} (process {}) died", rank,
+                     cards_[static_cast<std::size_t>(rank)].process);
+}
+
+std::optional<std::int64_t> Board::left_after(std::int64_t rank, Seconds limit) {
+  const auto left = words_->get(of_rank("left", rank), limit);
   return left ? std::optional(number_at_start(*left)) : std::nullopt;
 }
 
-std::optional<Cause> Board::failure() {
-  const auto failure = get("failure");
+std::optional<Cause> Board::failure(const RankCall& call) {
+  const auto failure = get("failure", limit_of(call.deadline));
   return failure ? std::optional(decoded(*failure)) : std::nullopt;
 }
 
 // Of a rank that did its part of this call before it left, the part still comes.
 std::optional<std::string> Board::gone(const RankCall& call) {
-  const bool some_left = get("left").has_value();
+  const bool some_left = get("left", limit_of(call.deadline)).has_value();
   for (std::int64_t rank = 0; rank < world_; ++rank) {
     if (rank == rank_.value()) continue;
     const bool dead = ended(rank);
     if (!some_left && !dead) continue;
-    const auto left = left_after(rank);
+    const auto left = left_after(rank, limit_of(call.deadline));
     if (!store_error().empty()) return std::nullopt;
     const bool awaited = call.peer ? *call.peer == Rank(rank) : left.value_or(0) < call.number;
     if (left && awaited) return fmt::format("rank {} left", rank);
-    if (dead && !left) {
-      return fmt::format("rank {} (process {}) died", rank, number_at_start(who_[rank]));
-    }
+    if (dead && !left) return died(rank);
   }
   return std::nullopt;
 }
@@ -217,7 +152,8 @@ std::optional<std::string> Board::gone(const RankCall& call) {
 std::string Board::missing(const RankCall& call) {
   std::string ranks;
   for (std::int64_t rank = 0; rank < world_; ++rank) {
-    const bool came = call.peer ? *call.peer != Rank(rank) : said(rank).number >= call.number;
+    const bool came = call.peer ? *call.peer != Rank(rank)
+                                : said(rank, limit_of(call.deadline)).number >= call.number;
     if (rank == rank_.value() || came) continue;
     ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
   }
@@ -226,10 +162,9 @@ std::string Board::missing(const RankCall& call) {
 
 std::string Board::absence(const RankCall& call, const std::string& lost) {
   for (std::int64_t rank = 0; rank < world_; ++rank) {
-    if (!ended(rank) || left_after(rank).value_or(0) >= std::max<std::int64_t>(call.number, 1)) {
-      continue;
-    }
-    return fmt::format("rank {} (process {}) died", rank, number_at_start(who_[rank]));
+    if (!ended(rank)) continue;
+    const std::int64_t left = left_after(rank, limit_of(call.deadline)).value_or(0);
+    if (left < std::max<std::int64_t>(call.number, 1)) return died(rank);
   }
   const std::string ranks = missing(call);
   const std::string within = fmt::format("within {} s", call.deadline.limit().count());
@@ -254,7 +189,7 @@ Cause Board::blame(const RankCall& call, const std::string& lost) {
     return false;
   };
   while (!grace.passed() && store_error().empty()) {
-    if (auto known = failure()) return *std::move(known);
+    if (auto known = failure(call)) return *std::move(known);
     if (some_ended() || call.peer || missing(call).empty()) break;
     std::this_thread::sleep_for(kLook);
   }
@@ -264,21 +199,31 @@ Cause Board::blame(const RankCall& call, const std::string& lost) {
 }
 
 Cause Board::first(const Cause& cause) {
-  std::string said = encoded(cause);
-  ask([&](c10d::Store& store) { said = store.compareSet(prefix_ + "failure", "", said); });
-  return decoded(said);
+  const std::string own = encoded(cause);
+  const auto said = words_->replace(on_board("failure"), "", own, std::max(grace_, Seconds(1)));
+  return decoded(said.value_or(own));
 }
 
 void Board::leave(std::int64_t calls) {
-  set(of_rank("left", rank_.value()), fmt::to_string(calls));
-  set("left", "1");
+  const Seconds limit = std::max(grace_, Seconds(1));
+  words_->set(of_rank("left", rank_.value()), fmt::to_string(calls), limit);
+  words_->set(on_board("left"), "1", limit);
+  part(*words_, rank_);
+  if (words_->count(on_board("gone"), limit) != world_) return;
+  std::vector<std::string> names = {on_board("left"), on_board("gone"), on_board("failure")};
+  for (std::int64_t rank = 0; rank < world_; ++rank) {
+    names.push_back(of_rank("left", rank));
+    names.push_back(of_rank("call", rank));
+  }
+  words_->erase(names, limit);
 }
 
 std::string Board::table() {
+  const Seconds limit = std::max(grace_, Seconds(1));
   std::string table = "rank  state   activity";
   for (std::int64_t rank = 0; rank < world_; ++rank) {
-    const Said call = said(rank);
-    const bool left = left_after(rank).has_value();
+    const Said call = said(rank, limit);
+    const bool left = left_after(rank, limit).has_value();
     table += fmt::format("\n{:>4}  {:<6}  {}", rank,
                          left          ? "left"
                          : ended(rank) ? "dead"

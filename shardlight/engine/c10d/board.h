@@ -2,13 +2,11 @@
 // which call they wait, that they leave, the first error of all. So whoever waits in vain can name
 // the rank that is missing, which the group itself cannot. Asked only by calls that take long.
 //
-// Any thread. Throws nothing; a store that fails is found out by blame(), the others see nothing.
+// Any thread. Throws nothing; of a store that fails or hangs, store_error() and blame() tell, the
+// others see nothing. Each asks the store no longer than its call has left, and a little.
 // Internal to engine/c10d.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +15,8 @@
 
 #include "shardlight/comm/shared/segment.h"
 #include "shardlight/comm/transport.h"
+#include "shardlight/engine/c10d/rendezvous.h"
+#include "shardlight/engine/c10d/words.h"
 
 namespace shardlight::engine {
 
@@ -37,32 +37,42 @@ struct RankCall {
 
 class Board {
  public:
-  using StorePtr = c10::intrusive_ptr<c10d::Store>;
+  using StorePtr = Words::StorePtr;
+  struct Place {
+    std::string group;  // its name, as several groups may have one store
+    Rank rank;
+    std::int64_t world = 1;
+  };
 
-  // Opens the next board of this rank and waits until all ranks have opened theirs. Environment
-  // errors of the operation connect.
-  static Result<std::unique_ptr<Board>> open(StorePtr store, Rank rank, std::int64_t world,
-                                             comm::Deadline deadline, Seconds grace);
+  // Meets the other ranks (rendezvous.h), which gives this board a name that no other has.
+  // `objection` is why this rank cannot connect, which all others are told.
+  static Result<std::unique_ptr<Board>> open(StorePtr store, const Place& place,
+                                             comm::Deadline deadline, Seconds grace,
+                                             const std::string& objection = "");
+
+  const std::string& name() const { return name_; }
 
   // This rank waits in the call; it does not any more.
   void waits(const RankCall& call);
-  void waits_no_more();
+  void waits_no_more(const RankCall& call);
   // What makes the wait vain: another rank's error; a rank that died or left before this call.
-  std::optional<Cause> failure();
+  std::optional<Cause> failure(const RankCall& call);
   std::optional<std::string> gone(const RankCall& call);
   // Why the call did not end: who is missing. `lost` is what the group says, if it broke. Waits for
   // the others' word, at most the grace.
   Cause blame(const RankCall& call, const std::string& lost);
   // The first error of all ranks, which is this one if there was none.
   Cause first(const Cause& cause);
-  // This rank has made so many calls and makes no more.
+  // This rank has made so many calls and makes no more. The last one takes the board down.
   void leave(std::int64_t calls);
   // A line a rank.
   std::string table();
 
   // What another rank puts for this one, once; nothing if it is not there within `patience`.
-  void put(const std::string& name, const std::string& value);
-  std::optional<std::string> take(const std::string& name, Seconds patience);
+  // Whether the store has it.
+  bool put(const std::string& name, const std::string& value, const RankCall& call);
+  std::optional<std::string> take(const std::string& name, Seconds patience, const RankCall& call);
+  std::string store_error() const { return words_->error(); }  // empty while it works
 
  private:
   struct Said {
@@ -70,42 +80,32 @@ class Board {
     std::string text;  // empty: it does not wait
   };
 
-  Board(StorePtr store, Rank rank, std::int64_t world, std::string prefix, Seconds grace)
-      : store_(std::move(store)),
-        rank_(rank),
-        world_(world),
-        prefix_(std::move(prefix)),
-        grace_(grace) {}
+  Board(std::unique_ptr<Words> words, const Place& place, std::vector<Card> cards, Seconds grace);
 
+  std::string on_board(const std::string& name) const { return name_ + "/" + name; }
   std::string of_rank(const char* name, std::int64_t rank) const;
-  // Whether the store did it.
-  bool ask(const std::function<void(c10d::Store&)>& question);
-  // Until all of them are there, at most `patience`.
-  void await(const std::vector<std::string>& keys, Seconds patience);
-  void set(const std::string& name, const std::string& value);
-  std::optional<std::string> get(const std::string& name);
-  std::string store_error() const;
-  Status meet(comm::Deadline deadline);
+  Seconds limit_of(const comm::Deadline& deadline) const;
+  std::optional<std::string> get(const std::string& name, Seconds limit);
 
   // The rank's process is on this host and has ended.
   bool ended(std::int64_t rank) const;
   // How many calls the rank had made when it left.
-  std::optional<std::int64_t> left_after(std::int64_t rank);
-  Said said(std::int64_t rank);
+  std::optional<std::int64_t> left_after(std::int64_t rank, Seconds limit);
+  Said said(std::int64_t rank, Seconds limit);
   std::string missing(const RankCall& call);
   std::string absence(const RankCall& call, const std::string& lost);
+  std::string died(std::int64_t rank) const;
 
-  StorePtr store_;
+  std::unique_ptr<Words> words_;  // of the group
+  std::string name_;
   Rank rank_;
   std::int64_t world_;
-  std::string prefix_;
   Seconds grace_;
-  std::vector<std::string> who_;             // by rank
+  std::vector<Card> cards_;                  // by rank
   std::vector<comm::Descriptor> processes_;  // by rank; of this host's others
 
-  mutable std::mutex mutex_;
-  std::string store_error_;  // empty while it works
-  std::string waits_in_;     // as it stands in the store
+  std::mutex mutex_;
+  std::string waits_in_;  // as it stands in the store
 };
 
 }  // namespace shardlight::engine

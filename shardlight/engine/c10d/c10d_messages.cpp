@@ -28,11 +28,11 @@ Result<std::string> C10dTransport::await_word(const comm::Operation& operation,
   for (;;) {
     // Who is gone by now has put before what it wanted to.
     const auto gone = board_->gone(call);
-    if (auto word = board_->take(name, std::min(kLook, call.deadline.left()))) {
-      board_->waits_no_more();
+    if (auto word = board_->take(name, std::min(kLook, call.deadline.left()), call)) {
+      board_->waits_no_more(call);
       return *std::move(word);
     }
-    if (const auto cause = board_->failure()) return fail(operation, *cause);
+    if (const auto cause = board_->failure(call)) return fail(operation, *cause);
     if (gone) {
       return fail(operation, board_->first({.by = rank(), .call = call.text, .what = *gone}));
     }
@@ -49,13 +49,13 @@ Status C10dTransport::send(std::span<const std::byte> bytes, Rank to, Deadline d
   const auto index = static_cast<std::size_t>(to.value());
   const std::string name = message_name(rank(), to, sent_[index]++);
   std::string word = fmt::format("{}\n", bytes.size());
+  const RankCall call{.text = comm::text_of(operation), .deadline = deadline, .peer = to};
   if (bytes.size() <= kInStore) {
     word.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    board_->put(name, word);
+    board_->put(name, word, call);
     return {};
   }
-  const RankCall call{.text = comm::text_of(operation), .deadline = deadline, .peer = to};
-  board_->put(name, word);
+  board_->put(name, word, call);
   SHARDLIGHT_TRY_STATUS(await_word(operation, call, name + "/wanted"));
   return settled(operation, group_.send(bytes, to, call));
 }
@@ -82,7 +82,7 @@ Status C10dTransport::receive(std::span<std::byte> bytes, Rank from, Deadline de
     std::memcpy(bytes.data(), word.data() + size.size() + 1, bytes.size());
     return {};
   }
-  board_->put(name + "/wanted", size);
+  board_->put(name + "/wanted", size, call);
   return settled(operation, group_.receive(bytes, from, call));
 }
 

@@ -67,16 +67,14 @@ C10dTransport::C10dTransport(std::unique_ptr<Board> board, ProcessGroup group,
   }
 }
 
-C10dTransport::~C10dTransport() {
-  const std::scoped_lock lock(failure_mutex_);
-  if (!failure_) board_->leave(calls_);
-}
+C10dTransport::~C10dTransport() { board_->leave(calls_); }
 
 Status C10dTransport::meet(Deadline deadline) {
   const std::scoped_lock lock(calls_mutex_);
   CallHeader header;
   header.version = static_cast<std::int64_t>(comm::hash_of_text(comm::text_of(units_)));
-  Collective call = collective({.kind = OperationKind::kConnect}, deadline, header);
+  Collective call =
+      collective({.kind = OperationKind::kConnect, .bytes = group_.staging()}, deadline, header);
   return begin(call);
 }
 

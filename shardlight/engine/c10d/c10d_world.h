@@ -28,11 +28,12 @@ struct C10dOptions {
   Seconds grace{1};
 };
 
-// Meets the other ranks of the group; all connect equally often and in the same order, with the
-// same units. `store` is one that all of them reach, such as the group's own. A difference, or a
-// rank that does not come, is an error of every rank, by name. Errors: a user error of the field
-// `group` where it has no backend for CPU tensors, of `staging`, or as check_units; of the field
-// `transport` where PyTorch was built without torch.distributed; else environment errors.
+// Meets the other ranks of the group, with the same units and options. `store` is one that all of
+// them reach, such as the group's own or the job's. A difference, a rank that does not come or one
+// that has a user error, is an error of every rank, by name; all may try again. Errors: a user
+// error of the field `group` where it has no backend for CPU tensors or another transport of this
+// process has it, of `staging`, or as check_units; of the field `transport` where PyTorch was built
+// without torch.distributed; else environment errors.
 Result<std::unique_ptr<comm::Transport>> connect_c10d(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const c10::intrusive_ptr<c10d::Store>& store, std::vector<comm::UnitSpec> units,

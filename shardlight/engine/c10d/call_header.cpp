@@ -27,8 +27,8 @@ std::string text_of(const CallHeader& header, const std::vector<comm::UnitSpec>&
   std::string text = full_text_of(operation);
   switch (kind) {
     case OperationKind::kConnect:
-      return text + fmt::format(" with units of fingerprint {:016x}",
-                                static_cast<std::uint64_t>(header.version));
+      return fmt::format("{} with units of fingerprint {:016x}, staging of {} bytes", name_of(kind),
+                         static_cast<std::uint64_t>(header.version), header.bytes);
     case OperationKind::kGather:
       return text + fmt::format(", version {}", header.version);
     case OperationKind::kReduce:

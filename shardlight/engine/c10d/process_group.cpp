@@ -46,24 +46,26 @@ std::string text_of(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-Result<ProcessGroup> ProcessGroup::of(const GroupPtr& group, Board& board, Bytes staging) {
+Status ProcessGroup::check(const GroupPtr& group) {
+  bool has_backend = false;
   try {
-    return ProcessGroup(group->getBackend(c10::DeviceType::CPU), board, Rank(group->getRank()),
-                        group->getSize(), staging);
+    has_backend = group->getBackend(c10::DeviceType::CPU) != nullptr;
   } catch (const std::exception&) {
-    return user_error("group", group->getBackendName(), "one with a backend for CPU tensors");
+    has_backend = false;
   }
+  if (has_backend) return {};
+  return user_error("group", group->getBackendName(), "one with a backend for CPU tensors");
 }
 
-ProcessGroup::ProcessGroup(BackendPtr backend, Board& board, Rank rank, std::int64_t world,
-                           Bytes staging)
-    : backend_(std::move(backend)),
+ProcessGroup::ProcessGroup(const GroupPtr& group, Board& board, Bytes staging)
+    : backend_(group->getBackend(c10::DeviceType::CPU)),
       board_(&board),
-      rank_(rank),
-      world_(world),
-      most_(round_up(staging.value() / std::max<std::int64_t>(world - 1, 1) - 63, 64)),
+      rank_(group->getRank()),
+      world_(group->getSize()),
+      bytes_(staging),
+      most_(round_up(staging.value() / std::max<std::int64_t>(world_ - 1, 1) - 63, 64)),
       staging_(std::make_shared<Staging>()) {
-  if (world == 1) return;
+  if (world_ == 1) return;
   const auto size = static_cast<std::size_t>(staging.value());
   staging_->out.resize(size);
   staging_->in.resize(size);
@@ -85,7 +87,7 @@ ProcessGroup::Outcome ProcessGroup::wait(const std::function<WorkPtr()>& start,
     const milliseconds some = may_look ? std::min(left, kLook) : left;
     try {
       work->wait(std::max(some, milliseconds(1)));
-      if (!first) board_->waits_no_more();
+      if (!first) board_->waits_no_more(call);
       return std::nullopt;
     } catch (...) {
       if (!may_look || work->isCompleted()) lost = text_of(std::current_exception());
@@ -97,7 +99,7 @@ ProcessGroup::Outcome ProcessGroup::wait(const std::function<WorkPtr()>& start,
       break;
     }
     board_->waits(call);
-    auto cause = board_->failure();
+    auto cause = board_->failure(call);
     if (const auto gone = cause ? std::nullopt : board_->gone(call)) {
       cause = board_->first({.by = rank_, .call = call.text, .what = *gone});
     }

@@ -30,12 +30,15 @@ class ProcessGroup {
   using Outcome = std::optional<Cause>;
 
   // A user error of the field `group` where it has no backend for CPU tensors.
-  static Result<ProcessGroup> of(const GroupPtr& group, Board& board, Bytes staging);
+  static Status check(const GroupPtr& group);
+  // Of a group that has passed.
+  ProcessGroup(const GroupPtr& group, Board& board, Bytes staging);
 
   Rank rank() const { return rank_; }
   std::int64_t world() const { return world_; }
   // What a rank may give each other one at once.
   std::int64_t most_bytes() const { return most_; }
+  Bytes staging() const { return bytes_; }
 
   // Where what goes to each rank is written before, one after another by rank, and where it has
   // come; as many as most_bytes() each.
@@ -62,13 +65,13 @@ class ProcessGroup {
   using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  ProcessGroup(BackendPtr backend, Board& board, Rank rank, std::int64_t world, Bytes staging);
   Outcome wait(const std::function<WorkPtr()>& start, const RankCall& call, bool may_look);
 
   BackendPtr backend_;
   Board* board_;
   Rank rank_;
   std::int64_t world_;
+  Bytes bytes_;
   std::int64_t most_;
   std::shared_ptr<Staging> staging_;
 };

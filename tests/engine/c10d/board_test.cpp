@@ -32,7 +32,8 @@ class Boards : public testing::Test {
     std::vector<std::future<Result<std::unique_ptr<Board>>>> opening;
     for (std::int64_t rank = 0; rank < 3; ++rank) {
       opening.push_back(std::async(std::launch::async, [this, rank] {
-        return Board::open(store, Rank(rank), 3, comm::Deadline(Seconds(60)), kGrace);
+        return Board::open(store, {.group = "g", .rank = Rank(rank), .world = 3},
+                           comm::Deadline(Seconds(60)), kGrace);
       }));
     }
     for (auto& opened : opening) {
@@ -77,15 +78,15 @@ TEST_F(Boards, SayThatTheStoreFails) {
   EXPECT_EQ(blamed("Connection reset"),
             "Connection reset, and the store of the ranks fails, so its host may be gone: Broken "
             "pipe");
-  EXPECT_EQ(boards[1]->failure().has_value(), false);
+  EXPECT_EQ(boards[1]->failure(call(7)).has_value(), false);
 }
 
 TEST_F(Boards, KeepTheFirstErrorOfAll) {
-  EXPECT_FALSE(boards[2]->failure());
+  EXPECT_FALSE(boards[2]->failure(call(7)));
   boards[1]->first({.by = Rank(1), .call = "barrier", .what = "broke\nin two"});
   EXPECT_EQ(boards[2]->first({.by = Rank(2), .call = "gather of u", .what = "late"}).what,
             "broke\nin two");
-  const auto known = boards[0]->failure();
+  const auto known = boards[0]->failure(call(7));
   ASSERT_TRUE(known);
   EXPECT_EQ(known->by, Rank(1));
   EXPECT_EQ(known->call, "barrier");
@@ -104,17 +105,17 @@ TEST_F(Boards, TellWhoHasLeftBeforeTheCall) {
 }
 
 TEST_F(Boards, HandOverEachWordOnce) {
-  boards[0]->put("message/0/1/0", "four\n5");
-  EXPECT_THAT(boards[1]->take("message/0/1/0", Seconds(1)), Optional(std::string("four\n5")));
-  EXPECT_EQ(boards[1]->take("message/0/1/0", Seconds(0.001)), std::nullopt);
+  EXPECT_TRUE(boards[0]->put("message/0/1/0", "four\n5", call(0)));
+  EXPECT_THAT(boards[1]->take("message/0/1/0", Seconds(1), call(0)),
+              Optional(std::string("four\n5")));
+  EXPECT_EQ(boards[1]->take("message/0/1/0", Seconds(0.001), call(0)), std::nullopt);
 }
 
-TEST(Board, NamesWhoDoesNotOpenIt) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto board = Board::open(store, Rank(1), 3, comm::Deadline(Seconds(0.05)), kGrace);
-  ASSERT_FALSE(board);
-  EXPECT_THAT(board.error().message(),
-              StartsWith("rank 1, connect: rank 0, 2 did not come within 0.05 s"));
+TEST_F(Boards, AreTakenDownByTheLastWhoLeaves) {
+  boards[0]->waits(call(7));
+  boards[1]->first({.by = Rank(1), .call = "barrier", .what = "broke"});
+  for (auto& board : boards) board->leave(7);
+  EXPECT_EQ(store->getNumKeys(), 1) << "the cards that were laid together last";
 }
 
 }  // namespace

@@ -99,6 +99,27 @@ std::string dies(Transport& t, const std::function<Status(std::int64_t)>& call, 
   return "nobody died: " + t.rank_table();
 }
 
+// Over a group that a transport has, which goes on.
+std::string connects_twice() {
+  const auto group = meeting().new_group();
+  auto first = connect_c10d(group, meeting().store, two_units(), ample());
+  if (!first) return first.error().message();
+  const auto second = connect_c10d(group, meeting().store, two_units(), ample());
+  if (auto done = (*first)->barrier(ample()); !done) return text_of(done);
+  return second ? "two transports over one group" : second.error().message();
+}
+
+// One rank alone has a user error; then all try again over the same group.
+std::string tries_again() {
+  const auto group = meeting().new_group();
+  auto units = two_units();
+  if (last()) units[1].slices[0] = Count(-1);
+  const auto first = connect_c10d(group, meeting().store, units, ample());
+  const auto second = connect_c10d(group, meeting().store, two_units(), ample());
+  if (!second) return "the second time: " + second.error().message();
+  return first ? "negative slices" : first.error().message();
+}
+
 std::string lanes_are_refused() {
   std::string said;
   for (const bool bucket : {false, true}) {
@@ -137,6 +158,8 @@ std::string different_experts() {
 std::string fault(const std::string& name) {
   if (name == "lanes") return lanes_are_refused();
   if (name == "experts") return different_experts();
+  if (name == "held") return connects_twice();
+  if (name == "again") return tries_again();
   auto units = two_units();
   if (name == "units" && last()) units[1].name = "h.2";
   if (name == "connect" && last()) {
@@ -145,7 +168,9 @@ std::string fault(const std::string& name) {
     return "";
   }
   const Deadline deadline = name == "connect" ? Deadline(Seconds(0.5)) : ample();
-  auto made = connect(units, deadline);
+  const Bytes staging(std::int64_t{name == "staging" && last() ? 1 : 4} << 20);
+  auto made =
+      connect_c10d(meeting().new_group(), meeting().store, units, deadline, {.staging = staging});
   if (!made) return told(made.error().message());
   Transport& t = **made;
   if (name == "call") return another_call(t);

@@ -41,8 +41,20 @@ FAULTS = {
         1: r"rank 1, all-reduce: rank 0 calls all-reduce \(sum\) of 16 bytes",
     }),
     "units": (2, None, {
-        0: r"rank 0, connect: rank 1 calls connect with units of fingerprint \w+ as call 1; this",
+        0: r"rank 0, connect: rank 1 calls connect with units of fingerprint \w+, staging of \d+ "
+           r"bytes as call 1; this",
         1: r"rank 1, connect: rank 0 calls connect with units of fingerprint",
+    }),
+    "staging": (2, None, {
+        0: r"rank 0, connect: rank 1 calls connect .*staging of 1048576 bytes as call 1; this rank "
+           r"calls connect .*staging of 4194304 bytes",
+        1: r"rank 1, connect: rank 0 calls connect with units",
+    }),
+    "held": (2, None, dict.fromkeys(
+        range(2), r"group: 'one that a transport of this process has' is not allowed")),
+    "again": (2, None, {
+        0: r"rank 0, connect: rank 1 does not connect: h.1.slices: '-1' is not allowed",
+        1: r"h.1.slices: '-1' is not allowed",
     }),
     "early": (2, None, {
         0: r"rank 0, unit h.1, gather: rank 1 gathers version 3 before it has published it; it has "
