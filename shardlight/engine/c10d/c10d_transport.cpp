@@ -57,6 +57,8 @@ C10dTransport::C10dTransport(std::unique_ptr<Board> board, ProcessGroup group,
       owned_(units_.size()),
       sent_(static_cast<std::size_t>(group_.world())),
       received_(sent_.size()) {
+  // So a call is never taken for one of another transport over the group, before or beside.
+  history_ = comm::hash_of_text(board_->name());
   std::int64_t end = 0;
   for (UnitId unit = 0; unit < units_.size(); ++unit) {
     owned_[unit].memory = end;

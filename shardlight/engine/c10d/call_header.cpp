@@ -48,6 +48,12 @@ std::string difference(const std::vector<CallHeader>& headers, Rank own,
   std::string others;
   for (std::size_t rank = 0; rank < headers.size(); ++rank) {
     if (headers[rank].history == mine.history) continue;
+    if (headers[rank].kind >= comm::kOperationKinds || headers[rank].unit > units.size()) {
+      return fmt::format(
+          "rank {} sends what is no call of this exchange, as the process group is "
+          "in other use; this rank calls {}",
+          rank, text(mine));
+    }
     if (text(headers[rank]) != text(mine)) {
       return fmt::format("rank {} calls {}; this rank calls {}", rank, text(headers[rank]),
                          text(mine));
