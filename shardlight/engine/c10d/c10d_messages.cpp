@@ -32,6 +32,11 @@ Result<std::string> C10dTransport::await_word(const comm::Operation& operation,
       board_->waits_no_more(call);
       return *std::move(word);
     }
+    // A collective call of another thread may have failed without a word on the board.
+    SHARDLIGHT_TRY_STATUS(check_alive(operation));
+    if (!board_->store_error().empty()) {
+      return fail(operation, board_->blame(call, "the message did not come"));
+    }
     if (const auto cause = board_->failure(call)) return fail(operation, *cause);
     if (gone) {
       return fail(operation, board_->first({.by = rank(), .call = call.text, .what = *gone}));
@@ -39,6 +44,16 @@ Result<std::string> C10dTransport::await_word(const comm::Operation& operation,
     board_->waits(call);
     if (call.deadline.passed()) return fail(operation, board_->blame(call, ""));
   }
+}
+
+Status C10dTransport::put_word(const comm::Operation& operation, const RankCall& call,
+                               const std::string& name, const std::string& word) {
+  // A store takes a word without an answer; the question after it finds out whether it lives. And
+  // who only ever sends waits for nobody, so would not hear that the others are over.
+  const auto cause = board_->put(name, word, call) ? board_->failure(call) : std::nullopt;
+  if (cause) return fail(operation, *cause);
+  if (board_->store_error().empty()) return {};
+  return fail(operation, board_->blame(call, "the message was not taken"));
 }
 
 Status C10dTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
@@ -52,10 +67,10 @@ Status C10dTransport::send(std::span<const std::byte> bytes, Rank to, Deadline d
   const RankCall call{.text = comm::text_of(operation), .deadline = deadline, .peer = to};
   if (bytes.size() <= kInStore) {
     word.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    board_->put(name, word, call);
+    SHARDLIGHT_TRY_STATUS(put_word(operation, call, name, word));
     return {};
   }
-  board_->put(name, word, call);
+  SHARDLIGHT_TRY_STATUS(put_word(operation, call, name, word));
   SHARDLIGHT_TRY_STATUS(await_word(operation, call, name + "/wanted"));
   return settled(operation, group_.send(bytes, to, call));
 }
@@ -82,7 +97,7 @@ Status C10dTransport::receive(std::span<std::byte> bytes, Rank from, Deadline de
     std::memcpy(bytes.data(), word.data() + size.size() + 1, bytes.size());
     return {};
   }
-  board_->put(name + "/wanted", size, call);
+  SHARDLIGHT_TRY_STATUS(put_word(operation, call, name + "/wanted", size));
   return settled(operation, group_.receive(bytes, from, call));
 }
 

@@ -116,6 +116,8 @@ class C10dTransport final : public comm::Transport {
   // What another rank puts on the board for this one.
   Result<std::string> await_word(const comm::Operation& operation, const RankCall& call,
                                  const std::string& name);
+  Status put_word(const comm::Operation& operation, const RankCall& call, const std::string& name,
+                  const std::string& word);
 
   std::unique_ptr<Board> board_;
   ProcessGroup group_;

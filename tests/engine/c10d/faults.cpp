@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -53,9 +56,13 @@ std::string told(const std::string& text) {
   return text;
 }
 
+Status another_call_of(Transport& t) {
+  return last() ? reduce(t, 1, 0, ample()) : gather(t, 0, ample());
+}
+
 std::string another_call(Transport& t) {
   if (auto done = t.barrier(ample()); !done) return text_of(done);
-  const Status first = last() ? reduce(t, 1, 0, ample()) : gather(t, 0, ample());
+  const Status first = another_call_of(t);
   // It is over, for calls that wait and for those that do not.
   if (t.barrier(ample()) || t.publish(0, 1)) return "it went on";
   return text_of(first);
@@ -120,6 +127,49 @@ std::string tries_again() {
   return first ? "negative slices" : first.error().message();
 }
 
+class BreakingStore final : public c10d::PrefixStore {
+ public:
+  explicit BreakingStore(c10::intrusive_ptr<c10d::Store> store)
+      : PrefixStore("breaking", std::move(store)) {}
+  bool check(const std::vector<std::string>& keys) override {
+    if (broken) throw std::runtime_error("Broken pipe");
+    return PrefixStore::check(keys);
+  }
+  std::atomic<bool> broken{false};
+};
+
+// A message that the store took, or will never have, must not pass for one that is on its way.
+std::string messages_without_a_store() {
+  const auto store = c10::make_intrusive<BreakingStore>(meeting().store);
+  auto made = connect_c10d(meeting().new_group(), store, two_units(), ample());
+  if (!made) return made.error().message();
+  store->broken = true;
+  std::array<std::byte, 8> bytes{};
+  return text_of(last() ? (*made)->receive(bytes, Rank(0), ample())
+                        : (*made)->send(bytes, Rank(1), ample()));
+}
+
+// The receiver of another size tells the sender, who has long sent its message.
+std::string sends_after_a_failure(Transport& t) {
+  std::array<std::byte, 64> bytes{};
+  if (last()) return told(text_of(t.receive(std::span(bytes).first(32), Rank(0), ample())));
+  if (auto sent = t.send(bytes, Rank(1), ample()); !sent) return text_of(sent);
+  meeting().store->wait({"told/1"}, std::chrono::seconds(60));
+  return text_of(t.send(bytes, Rank(1), ample()));
+}
+
+// A thread that waits for a message when the ranks find, in headers, that they are over.
+std::string waits_for_a_message(Transport& t) {
+  std::string said;
+  std::jthread receiver([&] {
+    std::array<std::byte, 8> bytes{};
+    said = text_of(t.receive(bytes, Rank(1 - t.rank().value()), ample()));
+  });
+  const Status other = another_call_of(t);
+  receiver.join();
+  return other ? "it went on" : said;
+}
+
 std::string lanes_are_refused() {
   std::string said;
   for (const bool bucket : {false, true}) {
@@ -160,6 +210,7 @@ std::string fault(const std::string& name) {
   if (name == "experts") return different_experts();
   if (name == "held") return connects_twice();
   if (name == "again") return tries_again();
+  if (name == "store") return messages_without_a_store();
   auto units = two_units();
   if (name == "units" && last()) units[1].name = "h.2";
   if (name == "connect" && last()) {
@@ -176,6 +227,8 @@ std::string fault(const std::string& name) {
   if (name == "call") return another_call(t);
   if (name == "size") return another_size(t);
   if (name == "absent") return does_not_come(t);
+  if (name == "sender") return sends_after_a_failure(t);
+  if (name == "receiver") return waits_for_a_message(t);
   if (name == "early") return gathers_too_early(t);
   const auto gathers = [&](std::int64_t) { return gather(t, 0, ample()); };
   const auto reduces = [&](std::int64_t round) { return reduce(t, 0, round, ample()); };

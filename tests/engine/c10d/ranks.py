@@ -56,6 +56,18 @@ FAULTS = {
         0: r"rank 0, connect: rank 1 does not connect: h.1.slices: '-1' is not allowed",
         1: r"h.1.slices: '-1' is not allowed",
     }),
+    "store": (2, None, {
+        0: r"rank 0, send: the message was not taken, and the store of the ranks fails.*Broken",
+        1: r"rank 1, receive: the message did not come, and the store of the ranks fails.*Broken",
+    }),
+    "sender": (2, None, {
+        0: r"rank 0, send: rank 0 sends 64 bytes, rank 1 receives 32, as rank 1 found in receive",
+        1: r"rank 1, receive: rank 0 sends 64 bytes, rank 1 receives 32",
+    }),
+    "receiver": (2, None, {
+        0: r"rank 0, receive: rank 1 calls reduce of h.1, fresh round 0 as call 2; this rank",
+        1: r"rank 1, receive: rank 0 calls gather of h.0, version 0 as call 2; this rank",
+    }),
     "early": (2, None, {
         0: r"rank 0, unit h.1, gather: rank 1 gathers version 3 before it has published it; it has "
            r"version 0",
