@@ -15,6 +15,8 @@ namespace {
 
 // Between two looks for the others' word.
 constexpr std::chrono::milliseconds kLook{20};
+// A process that dies closes its connections before its end can be seen.
+constexpr Seconds kDying{0.2};
 
 std::int64_t number_at_start(const std::string& text) {
   std::int64_t number = 0;
@@ -182,6 +184,7 @@ std::string Board::absence(const RankCall& call, const std::string& lost) {
 Cause Board::blame(const RankCall& call, const std::string& lost) {
   waits(call);
   const comm::Deadline grace(grace_);
+  const comm::Deadline dying(std::min(grace_, kDying));
   const auto some_ended = [&] {
     for (std::int64_t rank = 0; rank < world_; ++rank) {
       if (ended(rank)) return true;
@@ -190,7 +193,9 @@ Cause Board::blame(const RankCall& call, const std::string& lost) {
   };
   while (!grace.passed() && store_error().empty()) {
     if (auto known = failure(call)) return *std::move(known);
-    if (some_ended() || call.peer || missing(call).empty()) break;
+    if (some_ended()) break;
+    const bool may_be_dying = !lost.empty() && !dying.passed();
+    if (!may_be_dying && (call.peer || missing(call).empty())) break;
     std::this_thread::sleep_for(kLook);
   }
   std::string what = absence(call, first_line(lost));

@@ -1,9 +1,15 @@
 // What ranks are told of each other, where no group and no process tells it: the boards of some
 // ranks over one store, in one process.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include <filesystem>
 #include <future>
 
 #include "shardlight/engine/c10d/board.h"
@@ -116,6 +122,41 @@ TEST_F(Boards, AreTakenDownByTheLastWhoLeaves) {
   boards[1]->first({.by = Rank(1), .call = "barrier", .what = "broke"});
   for (auto& board : boards) board->leave(7);
   EXPECT_EQ(store->getNumKeys(), 1) << "the cards that were laid together last";
+}
+
+// Its process ends just after its connection broke: as soon as somebody asks why.
+class FatalStore final : public c10d::FileStore {
+ public:
+  using FileStore::FileStore;
+  bool check(const std::vector<std::string>& keys) override {
+    if (victim > 0 && keys.front().ends_with("failure")) ::kill(victim.exchange(0), SIGKILL);
+    return FileStore::check(keys);
+  }
+  std::atomic<pid_t> victim{0};
+};
+
+TEST(Board, NamesAProcessWhoseConnectionBrokeBeforeItsEndWasSeen) {
+  const std::string file = testing::TempDir() + fmt::format("/board_{}", ::getpid());
+  const auto open = [&](const c10::intrusive_ptr<c10d::Store>& store, std::int64_t rank) {
+    return Board::open(store, {.group = "g", .rank = Rank(rank), .world = 2},
+                       comm::Deadline(Seconds(60)), Seconds(5));
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto board = open(c10::make_intrusive<c10d::FileStore>(file, 2), 1);
+    ::pause();
+    ::_exit(0);
+  }
+  const auto store = c10::make_intrusive<FatalStore>(file, 2);
+  const auto board = open(store, 0);
+  ASSERT_TRUE(board) << board.error().message();
+  store->victim = child;
+  const RankCall message{
+      .text = "receive", .deadline = comm::Deadline(Seconds(60)), .peer = Rank(1)};
+  EXPECT_THAT((*board)->blame(message, "Connection closed by peer").what,
+              StartsWith(fmt::format("rank 1 (process {}) died", child)));
+  ::waitpid(child, nullptr, 0);
+  std::filesystem::remove(file);
 }
 
 }  // namespace
