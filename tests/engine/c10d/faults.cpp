@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <thread>
@@ -116,6 +117,26 @@ std::string connects_twice() {
   return second ? "two transports over one group" : second.error().message();
 }
 
+// One of two groups that have a store in common; what goes on in each is told from the other's.
+std::string exchanges_in_a_subgroup(char group) {
+  auto made = connect(two_units(), ample());
+  if (!made) return made.error().message();
+  Transport& t = **made;
+  for (std::byte& byte : t.shard(1)) byte = std::byte(group);
+  if (auto done = t.publish(1, 1); !done) return text_of(done);
+  std::vector<std::byte> whole(40);
+  if (auto done = t.gather(1, 1, whole, ample()); !done) return text_of(done);
+  // By the store and by the group.
+  std::vector<std::byte> message(100'000, last() ? std::byte(0) : std::byte(group));
+  if (auto done = last() ? t.receive(message, Rank(0), ample()) : t.send(message, Rank(1), ample());
+      !done) {
+    return text_of(done);
+  }
+  whole.insert(whole.end(), message.begin(), message.end());
+  const bool own = std::ranges::all_of(whole, [&](std::byte b) { return b == std::byte(group); });
+  return own ? "" : "bytes of the other group";
+}
+
 // One rank alone has a user error; then all try again over the same group.
 std::string tries_again() {
   const auto group = meeting().new_group();
@@ -208,6 +229,7 @@ std::string different_experts() {
 std::string fault(const std::string& name) {
   if (name == "lanes") return lanes_are_refused();
   if (name == "experts") return different_experts();
+  if (name.starts_with("subgroup ")) return exchanges_in_a_subgroup(name.back());
   if (name == "held") return connects_twice();
   if (name == "again") return tries_again();
   if (name == "store") return messages_without_a_store();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tests of the c10d transport: ranks as processes, of a process group of torch.distributed.
 
-    ranks.py FOLDER suite RANKS | faults | training
+    ranks.py FOLDER suite RANKS | faults | subgroups | training
 
 FOLDER holds the module shardlight_c10d_tests. torch is imported once, then each rank is forked.
 Exits with 0 when all is well, else prints what each rank said.
@@ -203,6 +203,20 @@ def faults() -> list[str]:
     return wrong
 
 
+def subgroups() -> list[str]:
+    """Groups of some of the ranks, whose ranks have other numbers there, and one store for all."""
+
+    def one_of_two() -> str:
+        groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+        own = dist.get_rank() % 2
+        store = dist.distributed_c10d._get_default_store()
+        tests.meet(dist.get_rank(groups[own]), 2, store, lambda: groups[own])
+        said = [tests.fault(f"subgroup {own}") for _ in range(20)]
+        return "\n".join(s for s in said if s)
+
+    return [f"rank {r}: {s} ({e})" for r, (s, e) in enumerate(run_ranks(4, one_of_two)) if s or e]
+
+
 def training() -> list[str]:
     def all_stages() -> str:
         said = [(stage, tests.train("mlp", stage)) for stage in range(4)]
@@ -213,7 +227,8 @@ def training() -> list[str]:
 
 def main() -> int:
     what = sys.argv[2]
-    wrong = suite(int(sys.argv[3])) if what == "suite" else {"faults": faults}.get(what, training)()
+    bodies = {"faults": faults, "subgroups": subgroups, "training": training}
+    wrong = suite(int(sys.argv[3])) if what == "suite" else bodies[what]()
     print("\n".join(wrong))
     return 1 if wrong else 0
 
