@@ -65,6 +65,10 @@ Board::Board(std::unique_ptr<Words> words, const Place& place, std::vector<Card>
   }
 }
 
+Board::~Board() {
+  if (!left_) leave(0);
+}
+
 std::string Board::of_rank(const char* name, std::int64_t rank) const {
   return on_board(fmt::format("{}/{}", name, rank));
 }
@@ -210,6 +214,7 @@ Cause Board::first(const Cause& cause) {
 }
 
 void Board::leave(std::int64_t calls) {
+  left_ = true;
   const Seconds limit = std::max(grace_, Seconds(1));
   words_->set(of_rank("left", rank_.value()), fmt::to_string(calls), limit);
   words_->set(on_board("left"), "1", limit);

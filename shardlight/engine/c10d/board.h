@@ -50,6 +50,13 @@ class Board {
                                              comm::Deadline deadline, Seconds grace,
                                              const std::string& objection = "");
 
+  // Leaves, if this rank has not yet: it has made no call then.
+  ~Board();
+  Board(const Board&) = delete;
+  Board(Board&&) = delete;
+  Board& operator=(const Board&) = delete;
+  Board& operator=(Board&&) = delete;
+
   const std::string& name() const { return name_; }
 
   // This rank waits in the call; it does not any more.
@@ -106,6 +113,7 @@ class Board {
 
   std::mutex mutex_;
   std::string waits_in_;  // as it stands in the store
+  bool left_ = false;
 };
 
 }  // namespace shardlight::engine

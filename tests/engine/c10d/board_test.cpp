@@ -117,6 +117,13 @@ TEST_F(Boards, HandOverEachWordOnce) {
   EXPECT_EQ(boards[1]->take("message/0/1/0", Seconds(0.001), call(0)), std::nullopt);
 }
 
+// As of a rank that has met the others and then finds no memory for its shards.
+TEST_F(Boards, AreLeftByWhoeverMakesNoCall) {
+  boards[2].reset();
+  EXPECT_THAT(boards[0]->gone(call(1)), Optional(std::string("rank 2 left")));
+  EXPECT_FALSE(store->check({"shardlight/g/use/2"})) << "it may connect again";
+}
+
 TEST_F(Boards, AreTakenDownByTheLastWhoLeaves) {
   boards[0]->waits(call(7));
   boards[1]->first({.by = Rank(1), .call = "barrier", .what = "broke"});

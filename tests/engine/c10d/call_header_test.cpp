@@ -20,8 +20,8 @@ CallHeader gather_of(std::uint32_t unit, std::uint64_t before) {
 }
 
 const std::vector<comm::UnitSpec>& units() {
-  static const std::vector<comm::UnitSpec> units = {{.name = "h.0"}, {.name = "h.1"}};
-  return units;
+  static const std::vector<comm::UnitSpec> kUnits = {{.name = "h.0"}, {.name = "h.1"}};
+  return kUnits;
 }
 
 TEST(CallHeader, TellsOtherCallsFromTheSame) {
