@@ -78,10 +78,9 @@ Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& b
       })) {
     loss_scale_.emplace(options_.loss_scaling);
   }
-  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, *account_));
-  for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
-    states_->adopt(unit, residency_->stepped(unit));
-  }
+  const auto stepped = [this](layout::UnitIndex unit) { return residency_->stepped(unit); };
+  SHARDLIGHT_TRY(states_,
+                 OptimizerStates::create(*layout_, optimizer, options_.groups, stepped, *account_));
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
     on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });

@@ -99,7 +99,8 @@ class Engine::Impl {
   Status compare_replicas();
   Result<StepReport> step_all();
   Result<NormAgreement> norm(bool some_are_means);
-  Status step_unit(layout::UnitIndex unit, StepFactors factors, const std::vector<bool>& used);
+  Status step_units(const StepFactors& factors, const std::vector<bool>& used);
+  Status publish(layout::UnitIndex unit);
   std::optional<Bytes> ledger(memory::Tag tag) const;
   double mean_factor() const;
   comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }

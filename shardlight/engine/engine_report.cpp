@@ -74,8 +74,11 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
     case memory::Tag::kGradients:
       return held(*layout_, placements.gradients, trained);
     case memory::Tag::kOptimizer:
-      return held(*layout_, placements.optimizer, trained) *
-             static_cast<std::int64_t>(states_->states());
+      if (const auto states = states_->state_names()) {
+        return held(*layout_, placements.optimizer, trained) *
+               static_cast<std::int64_t>(states->size());
+      }
+      return std::nullopt;
     case memory::Tag::kMaster:
       return held(*layout_, placements.optimizer, mastered);
     case memory::Tag::kBuckets:
@@ -112,7 +115,8 @@ TrafficReport Engine::Impl::traffic() const {
 
 Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
                                                  const std::string& name) {
-  auto names = states_->state_names();
+  auto names = states_->state_names().value_or(std::vector<std::string>());
+  const std::size_t states = names.size();
   if (parameter.tensor.scalar_type() != at::kFloat) names.emplace_back("master");
   const auto found = std::ranges::find(names, name);
   if (found == names.end() || !parameter.tensor.requires_grad()) {
@@ -126,7 +130,7 @@ Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
   at::Tensor whole = at::zeros({layout_->units[unit].elements.value()}, at::kFloat);
   auto* const data = whole.mutable_data_ptr<float>();
   const std::span<const float> own =
-      which == states_->states() ? states_->master(unit) : states_->state(unit, which);
+      which == states ? states_->master(unit) : states_->state(unit, which);
   const auto begin = layout_->stepped.slice(unit, layout_->rank).begin.value();
   std::ranges::copy(own, data + begin);
   for (std::int64_t root = 0; root < layout_->placements.optimizer.ways; ++root) {

@@ -84,7 +84,7 @@ Result<StepReport> Engine::Impl::step_all() {
   SHARDLIGHT_TRY(const StepFlags flags, agree(*transport_, mine, deadline()));
   if (flags.parameters_edited) {
     SHARDLIGHT_TRY(const auto edited, residency_->settle_edits());
-    for (const layout::UnitIndex unit : edited) states_->adopt(unit, residency_->stepped(unit));
+    for (const layout::UnitIndex unit : edited) states_->adopt(unit);
   }
   if (flags.gradients_edited) SHARDLIGHT_TRY_STATUS(views_->settle_edits());
   SHARDLIGHT_TRY(const NormAgreement agreed, norm(flags.gradients_edited));
@@ -97,9 +97,7 @@ Result<StepReport> Engine::Impl::step_all() {
   StepFactors factors{.mean = mean_factor(), .lr = report.lr_factor};
   // As torch.nn.utils.clip_grad_norm_ has it.
   if (options_.clip_norm) factors.clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
-  for (layout::UnitIndex unit = 0; unit < layout_->units.size() && !report.skipped; ++unit) {
-    SHARDLIGHT_TRY_STATUS(step_unit(unit, factors, used));
-  }
+  if (!report.skipped) SHARDLIGHT_TRY_STATUS(step_units(factors, used));
   if (steps_ <= options_.sanity_steps) SHARDLIGHT_TRY_STATUS(compare_replicas());
   if (options_.synchronize_buffers) SHARDLIGHT_TRY_STATUS(broadcast_buffers());
   if (loss_scale_) loss_scale_->end_step(report.skipped);
@@ -125,15 +123,30 @@ Status Engine::Impl::compare_replicas() {
       "the same processor, library versions and number of threads on all ranks");
 }
 
-Status Engine::Impl::step_unit(layout::UnitIndex unit, StepFactors factors,
-                               const std::vector<bool>& used) {
-  const auto& members = layout_->units[unit].parameters;
-  const bool any = std::ranges::any_of(
-      members, [&](const layout::PlacedParameter& member) { return used[member.parameter]; });
-  if (!layout_->units[unit].trainable || !any) return {};
-  SHARDLIGHT_TRY(const auto gradients, gradients_->stepped(unit));
-  if (gradients_->is_mean(unit)) factors.mean = 1;
-  states_->step(unit, residency_->stepped(unit), gradients, factors, used);
+Status Engine::Impl::step_units(const StepFactors& factors, const std::vector<bool>& used) {
+  std::vector<layout::UnitIndex> waiting;
+  for (layout::UnitIndex unit = 0; unit < layout_->units.size(); ++unit) {
+    const auto& members = layout_->units[unit].parameters;
+    const bool any = std::ranges::any_of(
+        members, [&](const layout::PlacedParameter& member) { return used[member.parameter]; });
+    if (!layout_->units[unit].trainable || !any) continue;
+    SHARDLIGHT_TRY(const auto gradients, gradients_->stepped(unit));
+    StepFactors of_unit = factors;
+    if (gradients_->is_mean(unit)) of_unit.mean = 1;
+    SHARDLIGHT_TRY_STATUS(states_->step(unit, gradients, of_unit, used));
+    if (states_->by_unit()) {
+      SHARDLIGHT_TRY_STATUS(publish(unit));
+    } else {
+      waiting.push_back(unit);
+    }
+  }
+  SHARDLIGHT_TRY_STATUS(states_->end_step(factors));
+  for (const layout::UnitIndex unit : waiting) SHARDLIGHT_TRY_STATUS(publish(unit));
+  return {};
+}
+
+Status Engine::Impl::publish(layout::UnitIndex unit) {
+  states_->write(unit);
   return residency_->stepped_done(unit);
 }
 

@@ -1,0 +1,78 @@
+// What steps the segments of a rank (a segment: a parameter's part of the rank's range of a unit),
+// whichever optimizer it is: torch's fused kernels, a torch::optim class of the user's, or one of
+// another language. OptimizerStates has the loop around it: masters, groups, means and clips, step
+// counts. It steps what it is given and asks no other rank.
+// One thread at a time. Segments outlive it and stay where they are.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardlight/base/result.h"
+#include "shardlight/layout/slice_table.h"
+
+namespace shardlight::engine {
+
+// What holds for a parameter: the optimizer's, or its group's.
+struct StepSettings {
+  double lr = 0;  // without the schedule's factor
+  double weight_decay = 0;
+
+  bool operator==(const StepSettings&) const = default;
+};
+
+struct Segment {
+  layout::UnitIndex unit = 0;
+  layout::ParameterIndex parameter = 0;
+  std::int64_t offset = 0;  // in the rank's range of the unit
+  StepSettings settings;
+  std::int64_t steps = 0;  // that it has taken part in, the one that is taken included
+  // fp32 leaves of one dimension: the parameter's values, or of 16-bit parameters their masters.
+  at::Tensor value;
+  at::Tensor gradient;  // there from the first step on that it takes part in
+};
+
+class SegmentOptimizer {
+ public:
+  virtual ~SegmentOptimizer() = default;
+  SegmentOptimizer() = default;
+  SegmentOptimizer(const SegmentOptimizer&) = delete;
+  SegmentOptimizer& operator=(const SegmentOptimizer&) = delete;
+  SegmentOptimizer(SegmentOptimizer&&) = delete;
+  SegmentOptimizer& operator=(SegmentOptimizer&&) = delete;
+
+  // What a step's factors make of the settings and the gradients.
+  struct Factors {
+    double lr = 1;  // of every lr
+    // Gradients are to be divided by it, else they are means as they are; only where divides().
+    std::optional<double> divisor;
+  };
+  // Segments of one unit, by index, which take part in the step; the others have no gradient. Once
+  // a unit that has any, in any order. Gradients may be overwritten.
+  virtual Status step(std::span<const std::size_t> taking_part, const Factors& factors) = 0;
+  // All units had their turn, or had none.
+  virtual Status end_step(double lr_factor) = 0;
+  // Whether values are stepped as step() returns; else only end_step() does it.
+  virtual bool by_unit() const = 0;
+  virtual bool divides() const { return false; }
+
+  // The names of its states, each an fp32 value for an element of a rank's range of a unit; none
+  // where only it knows what it keeps.
+  virtual std::optional<std::vector<std::string>> state_names() const { return std::nullopt; }
+  virtual std::span<const float> state(layout::UnitIndex /*unit*/, std::size_t /*which*/) const {
+    return {};
+  }
+};
+
+// Makes one over segments that have their values. Errors (user): what the optimizer refuses.
+using MakeSegmentOptimizer =
+    std::function<Result<std::unique_ptr<SegmentOptimizer>>(std::span<const Segment> segments)>;
+
+}  // namespace shardlight::engine
