@@ -43,6 +43,7 @@ struct OptimizerText {
     return "SGD lr " + text_of(x.lr) + " momentum " + text_of(x.momentum) + " weight_decay " +
            text_of(x.weight_decay);
   }
+  std::string operator()(const TorchOptimizer& x) const { return x.name + x.settings; }
 };
 
 std::string text_of(const std::vector<ParameterGroup>& groups) {

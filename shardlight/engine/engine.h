@@ -155,7 +155,7 @@ class Engine {
   // backward and step(), on all ranks.
   at::Tensor gradient(const at::Tensor& parameter);
   // A copy of an optimizer state of the whole parameter, as in "exp_avg", or of 16-bit
-  // parameters the fp32 "master"; collective.
+  // parameters the fp32 "master"; collective. Of a torch_optimizer() there is "master" alone.
   at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
 
   // The model's state, tensor by tensor: each parameter under each of its names, then rank 0's

@@ -13,6 +13,7 @@
 #include "shardlight/comm/decorators/delaying.h"
 #include "shardlight/engine/autograd_hooks.h"
 #include "shardlight/engine/configuration.h"
+#include "shardlight/engine/elementwise_probe.h"
 #include "shardlight/engine/forks.h"
 
 namespace shardlight::engine {
@@ -38,6 +39,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
                                                            const Optimizer& optimizer,
                                                            const Options& options, Built built) {
   SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
+  SHARDLIGHT_TRY_STATUS(check_elementwise(optimizer));
   std::unique_ptr<Impl> impl(new Impl(options));
   SHARDLIGHT_TRY_STATUS(impl->start(parameters, buffers, optimizer, std::move(built)));
   SHARDLIGHT_TRY_STATUS(impl->take_buffers(buffers));
@@ -79,8 +81,8 @@ Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& b
     loss_scale_.emplace(options_.loss_scaling);
   }
   const auto stepped = [this](layout::UnitIndex unit) { return residency_->stepped(unit); };
-  SHARDLIGHT_TRY(states_,
-                 OptimizerStates::create(*layout_, optimizer, options_.groups, stepped, *account_));
+  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, stepped,
+                                                  *account_, *meter_));
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
     on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });

@@ -115,13 +115,15 @@ TrafficReport Engine::Impl::traffic() const {
 
 Result<at::Tensor> Engine::Impl::optimizer_state(const ManagedTensor& parameter,
                                                  const std::string& name) {
-  auto names = states_->state_names().value_or(std::vector<std::string>());
+  const auto known = states_->state_names();
+  auto names = known.value_or(std::vector<std::string>());
   const std::size_t states = names.size();
   if (parameter.tensor.scalar_type() != at::kFloat) names.emplace_back("master");
   const auto found = std::ranges::find(names, name);
   if (found == names.end() || !parameter.tensor.requires_grad()) {
     std::string allowed = "a state that the optimizer has for it:";
-    for (const std::string& known : names) allowed += " " + known;
+    for (const std::string& one : names) allowed += " " + one;
+    if (!known) allowed += " (those of a class of torch.optim are its own)";
     return user_error("state of " + parameter.name, name, allowed);
   }
   const at::DisableRecordFunctionGuard unrecorded;

@@ -17,7 +17,13 @@ namespace {
 
 StepSettings settings_of(const Optimizer& optimizer) {
   return std::visit(
-      [](const auto& x) { return StepSettings{.lr = x.lr, .weight_decay = x.weight_decay}; },
+      [](const auto& x) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(x)>, TorchOptimizer>) {
+          return StepSettings{.lr = x.lr.value_or(0), .weight_decay = x.weight_decay.value_or(0)};
+        } else {
+          return StepSettings{.lr = x.lr, .weight_decay = x.weight_decay};
+        }
+      },
       optimizer);
 }
 
@@ -77,20 +83,25 @@ at::Tensor view_of(const float* data, std::int64_t elements) {
 
 }  // namespace
 
-OptimizerStates::OptimizerStates(const ModelLayout& layout)
-    : layout_(&layout), steps_(layout.table.size()), units_(layout.units.size()) {}
+OptimizerStates::OptimizerStates(const ModelLayout& layout, const TorchMeter& meter)
+    : layout_(&layout), meter_(&meter), steps_(layout.table.size()), units_(layout.units.size()) {}
 
 Result<OptimizerStates> OptimizerStates::create(const ModelLayout& layout,
                                                 const Optimizer& optimizer,
                                                 const std::vector<ParameterGroup>& groups,
                                                 const ParametersOf& parameters,
-                                                memory::Account& account) {
+                                                memory::Account& account, const TorchMeter& meter) {
   const at::DisableRecordFunctionGuard unrecorded;
   const at::NoGradGuard no_grad;
-  OptimizerStates states(layout);
+  OptimizerStates states(layout, meter);
   SHARDLIGHT_TRY(const auto settings, settle_groups(layout.table, settings_of(optimizer), groups));
   SHARDLIGHT_TRY_STATUS(states.take_segments(parameters, settings, account));
-  SHARDLIGHT_TRY(states.optimizer_, make_fused(layout, optimizer, states.segments_, account));
+  if (const auto* torch = std::get_if<TorchOptimizer>(&optimizer)) {
+    const KeptAllocations states_of_torch(meter, memory::Tag::kOptimizer);
+    SHARDLIGHT_TRY(states.optimizer_, torch->optimizer_class->over(states.segments_));
+  } else {
+    SHARDLIGHT_TRY(states.optimizer_, make_fused(layout, optimizer, states.segments_, account));
+  }
   return states;
 }
 
@@ -160,6 +171,13 @@ Status OptimizerStates::step(layout::UnitIndex index, std::span<float> gradients
     taking_part_.push_back(i);
   }
   return optimizer_->step(taking_part_, {.lr = factors.lr, .divisor = divisor});
+}
+
+Status OptimizerStates::end_step(const StepFactors& factors) {
+  const at::NoGradGuard no_grad;
+  const at::DisableRecordFunctionGuard unrecorded;
+  const KeptAllocations states(*meter_, memory::Tag::kOptimizer);
+  return optimizer_->end_step(factors.lr);
 }
 
 void OptimizerStates::write(layout::UnitIndex index) {

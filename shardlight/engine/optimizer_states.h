@@ -6,12 +6,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/segment_optimizer.h"
+#include "shardlight/engine/torch_meter.h"
 #include "shardlight/memory/buffer.h"
 
 namespace shardlight::engine {
@@ -28,11 +30,12 @@ class OptimizerStates {
  public:
   // The parameters of the rank's range of a unit, in the unit's dtype; never elsewhere later.
   using ParametersOf = std::function<std::span<std::byte>(layout::UnitIndex unit)>;
-  // Masters are the first values. The layout and the account outlive it. Errors: no memory; a
+  // Masters are the first values. Layout, account and meter outlive it. Errors: no memory; a
   // group's pattern that no parameter has; what the optimizer refuses (user).
   static Result<OptimizerStates> create(const ModelLayout& layout, const Optimizer& optimizer,
                                         const std::vector<ParameterGroup>& groups,
-                                        const ParametersOf& parameters, memory::Account& account);
+                                        const ParametersOf& parameters, memory::Account& account,
+                                        const TorchMeter& meter);
 
   // The parameters of a unit are others than the last step left: masters follow them where they
   // differ from the masters, rounded.
@@ -43,7 +46,7 @@ class OptimizerStates {
   // end_step() unless by_unit(); write() then takes them over.
   Status step(layout::UnitIndex unit, std::span<float> gradients, const StepFactors& factors,
               const std::vector<bool>& used);
-  Status end_step(const StepFactors& factors) { return optimizer_->end_step(factors.lr); }
+  Status end_step(const StepFactors& factors);
   bool by_unit() const { return optimizer_->by_unit(); }
   // 16-bit parameters become the rounding of their stepped masters.
   void write(layout::UnitIndex unit);
@@ -66,13 +69,14 @@ class OptimizerStates {
     std::size_t first = 0, segments = 0;  // which of segments_
   };
 
-  explicit OptimizerStates(const ModelLayout& layout);
+  OptimizerStates(const ModelLayout& layout, const TorchMeter& meter);
   Status take_segments(const ParametersOf& parameters, const std::vector<StepSettings>& settings,
                        memory::Account& account);
   // The parameters of a unit as a tensor in their dtype.
   at::Tensor rounded(layout::UnitIndex unit) const;
 
   const ModelLayout* layout_;
+  const TorchMeter* meter_;
   std::vector<std::int64_t> steps_;  // by parameter
   std::vector<UnitStates> units_;
   std::vector<Segment> segments_;

@@ -46,7 +46,33 @@ struct CheckOptimizer {
     SHARDLIGHT_TRY_STATUS(check_at_least("momentum", x.momentum, 0));
     return check_at_least("weight_decay", x.weight_decay, 0);
   }
+  // Its values are the class's to judge.
+  Status operator()(const TorchOptimizer& x) const {
+    if (x.optimizer_class) return {};
+    return user_error("optimizer", x.name, "one that torch_optimizer() made");
+  }
 };
+
+// What a class of torch.optim has no option for cannot be set.
+Status check_settable(const Optimizer& optimizer, const Options& options) {
+  const auto* torch = std::get_if<TorchOptimizer>(&optimizer);
+  if (torch == nullptr) return {};
+  if (options.lr_schedule && !torch->lr) {
+    return user_error("lr_schedule", "given", "none, as " + torch->name + " has no lr");
+  }
+  for (std::size_t i = 0; i < options.groups.size(); ++i) {
+    const auto& [patterns, lr, weight_decay] = options.groups[i];
+    const std::string group = "groups[" + std::to_string(i) + "].";
+    if (lr && !torch->lr) {
+      return user_error(group + "lr", text_of(*lr), "none, as " + torch->name + " has no lr");
+    }
+    if (weight_decay && !torch->weight_decay) {
+      return user_error(group + "weight_decay", text_of(*weight_decay),
+                        "none, as " + torch->name + " has no weight_decay");
+    }
+  }
+  return {};
+}
 
 Status check_groups(const std::vector<ParameterGroup>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -130,6 +156,7 @@ Status check_options(const Optimizer& optimizer, const Options& options) {
     return user_error("deadline", text_of(options.deadline.count()), "more than 0 seconds");
   }
   SHARDLIGHT_TRY_STATUS(check_groups(options.groups));
+  SHARDLIGHT_TRY_STATUS(check_settable(optimizer, options));
   return check_reproducible(options);
 }
 

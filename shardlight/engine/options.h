@@ -48,7 +48,20 @@ struct Lion {
   double weight_decay = 0;  // decoupled
 };
 
-using Optimizer = std::variant<AdamW, Adam, SGD, Lion>;
+class OptimizerClass;  // segment_optimizer.h
+
+// An element-wise class of torch.optim, or of the user's own, as torch_optimizer() makes it
+// (torch_optimizer.h).
+struct TorchOptimizer {
+  std::string name;      // of the class
+  std::string settings;  // as text, for ranks to compare
+  // What parameters have that are in no group; none where the class has no such option.
+  std::optional<double> lr, weight_decay;
+  bool elementwise = false;  // it is known to be, so that the engine does not try it out
+  std::shared_ptr<const OptimizerClass> optimizer_class;
+};
+
+using Optimizer = std::variant<AdamW, Adam, SGD, Lion, TorchOptimizer>;
 
 // Parameters that differ from the optimizer's settings; a parameter is in the first group that
 // has a pattern for it, or in none.

@@ -1,14 +1,13 @@
 // What steps the segments of a rank (a segment: a parameter's part of the rank's range of a unit),
-// whichever optimizer it is: torch's fused kernels, a torch::optim class of the user's, or one of
-// another language. OptimizerStates has the loop around it: masters, groups, means and clips, step
-// counts. It steps what it is given and asks no other rank.
-// One thread at a time. Segments outlive it and stay where they are.
+// whichever optimizer it is: torch's fused kernels, or a torch::optim class of the user's.
+// OptimizerStates has the loop around it: masters, groups, means and clips, step counts. It steps
+// what it is given and asks no other rank. One thread at a time. Segments outlive it and stay where
+// they are.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -71,8 +70,19 @@ class SegmentOptimizer {
   }
 };
 
-// Makes one over segments that have their values. Errors (user): what the optimizer refuses.
-using MakeSegmentOptimizer =
-    std::function<Result<std::unique_ptr<SegmentOptimizer>>(std::span<const Segment> segments)>;
+// An optimizer with its options before it has anything to step. Any thread.
+class OptimizerClass {
+ public:
+  virtual ~OptimizerClass() = default;
+  OptimizerClass() = default;
+  OptimizerClass(const OptimizerClass&) = delete;
+  OptimizerClass& operator=(const OptimizerClass&) = delete;
+  OptimizerClass(OptimizerClass&&) = delete;
+  OptimizerClass& operator=(OptimizerClass&&) = delete;
+
+  // Over segments that have their values. Errors (user): what it refuses.
+  virtual Result<std::unique_ptr<SegmentOptimizer>> over(
+      std::span<const Segment> segments) const = 0;
+};
 
 }  // namespace shardlight::engine

@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <unordered_set>
 #include <utility>
 
 #include "shardlight/engine/autograd_hooks.h"
@@ -16,13 +17,26 @@
 namespace shardlight::engine {
 namespace {
 
+struct Header;
+
+// What is allocated within a KeptAllocations and not freed yet.
+struct Tracked {
+  std::unordered_set<Header*> headers;
+};
+// Of all of them: memory may be freed by another thread.
+std::mutex& tracking_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 // Stands before the memory it is about.
 struct alignas(64) Header {
   std::shared_ptr<memory::Account> account;
   Bytes bytes;
   std::atomic<memory::Tag> tag;
   at::DataPtr whole;
-  memory::Block block;  // of the cache; else `whole` has it
+  memory::Block block;                      // of the cache; else `whole` has it
+  std::atomic<Tracked*> tracked = nullptr;  // changes under the lock
 };
 // Where a piece comes from, and whose it is.
 struct Source {
@@ -48,6 +62,10 @@ Header* header_of(void* memory) {
 void end_allocation(void* memory) {
   if (memory == nullptr) return;  // of no bytes
   Header* const header = header_of(memory);
+  if (header->tracked != nullptr) {
+    const std::scoped_lock lock(tracking_mutex());
+    if (Tracked* const tracked = header->tracked) tracked->headers.erase(header);
+  }
   if (header->account) header->account->remove(header->tag, header->bytes);
   const at::DataPtr whole = std::move(header->whole);
   const memory::Block block = header->block;
@@ -63,6 +81,11 @@ std::shared_ptr<memory::Account>& account_of_thread() {
 }
 
 thread_local LargeMemory* large_memory_of_thread = nullptr;
+
+std::unique_ptr<Tracked>& tracked_of_thread() {
+  thread_local std::unique_ptr<Tracked> tracked;
+  return tracked;
+}
 
 class CountingAllocator final : public c10::Allocator {
  public:
@@ -142,6 +165,20 @@ void set_large_memory(LargeMemory* memory) {
 const at::DataPtr* beneath(const at::DataPtr& pointer) {
   if (pointer.get_deleter() != &end_allocation || pointer.get_context() == nullptr) return nullptr;
   return &header_of(pointer.get_context())->whole;
+}
+
+KeptAllocations::KeptAllocations(const TorchMeter& meter, memory::Tag tag) : tag_(tag) {
+  meter.here();
+  tracked_of_thread() = std::make_unique<Tracked>();
+}
+
+KeptAllocations::~KeptAllocations() {
+  const auto tracked = std::move(tracked_of_thread());
+  const std::scoped_lock lock(tracking_mutex());
+  for (Header* const header : tracked->headers) {
+    header->account->move(header->tag.exchange(tag_), tag_, header->bytes);
+    header->tracked = nullptr;
+  }
 }
 
 bool retag(const at::Tensor& tensor, memory::Tag tag) {

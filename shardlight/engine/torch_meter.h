@@ -46,6 +46,21 @@ void set_large_memory(LargeMemory* memory);
 // pointers.
 const at::DataPtr* beneath(const at::DataPtr& pointer);
 
+// While it lives, what this thread allocates are temporaries of the meter's engine; what is left of
+// it at its end, wherever it is by then, gets the tag.
+class KeptAllocations {
+ public:
+  KeptAllocations(const TorchMeter& meter, memory::Tag tag);
+  ~KeptAllocations();
+  KeptAllocations(const KeptAllocations&) = delete;
+  KeptAllocations& operator=(const KeptAllocations&) = delete;
+  KeptAllocations(KeptAllocations&&) = delete;
+  KeptAllocations& operator=(KeptAllocations&&) = delete;
+
+ private:
+  memory::Tag tag_;
+};
+
 // Gives the tensor's memory another tag, until it is freed. False if it is on no account: then the
 // caller puts it on one and takes it off.
 bool retag(const at::Tensor& tensor, memory::Tag tag);

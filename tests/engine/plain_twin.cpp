@@ -67,6 +67,7 @@ class Twin {
     for (const at::Tensor& sum : sums) means.push_back(sum.defined() ? sum * mean() : sum);
     for (std::size_t p = 0; p < means.size(); ++p) keep_gradient(step, p, means[p]);
     clip(means);
+    if (run_->plain) return step_together(step, means);
     for (std::size_t p = 0; p < means.size(); ++p) {
       if (means[p].defined()) step_parameter(step, p, means[p]);
     }
@@ -158,12 +159,41 @@ class Twin {
     for (const at::Tensor& tensor : tensors) tensor.mutable_grad().reset();
   }
 
+  void step_together(std::int64_t step, const Gradients& means) {
+    if (!plain_step_) {
+      for (const auto& [name, parameter] : parameters_) {
+        const bool half = parameter.scalar_type() != at::kFloat;
+        if (half && parameter.requires_grad()) {
+          stepped_.emplace_back(name, states_.at(name + "/master"));
+        } else {
+          stepped_.emplace_back(name, parameter.detach());
+        }
+      }
+      plain_step_ = run_->plain(stepped_);
+    }
+    for (std::size_t p = 0; p < means.size(); ++p) stepped_[p].second.mutable_grad() = means[p];
+    plain_step_(step);
+    for (std::size_t p = 0; p < means.size(); ++p) {
+      stepped_[p].second.mutable_grad().reset();
+      const at::Tensor& parameter = parameters_[p].second;
+      if (parameter.scalar_type() != at::kFloat && parameter.requires_grad()) {
+        parameter.detach().copy_(stepped_[p].second);
+      }
+    }
+  }
+
   void step_parameter(std::int64_t step, std::size_t p, const at::Tensor& gradient) {
     const auto& [name, parameter] = parameters_[p];
     const bool half = parameter.scalar_type() != at::kFloat;
     const at::Tensor stepped = half ? states_.at(name + "/master") : parameter;
     double lr = 0, weight_decay = 0;
-    std::visit([&](const auto& x) { lr = x.lr, weight_decay = x.weight_decay; }, run_->optimizer);
+    std::visit(
+        [&](const auto& x) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(x)>, TorchOptimizer>) {
+            lr = x.lr, weight_decay = x.weight_decay;
+          }
+        },
+        run_->optimizer);
     for (const ParameterGroup& group : run_->options.groups) {
       if (fnmatch(group.patterns.front().c_str(), name.c_str(), 0) != 0) continue;
       lr = group.lr.value_or(lr);
@@ -201,6 +231,8 @@ class Twin {
   std::vector<std::pair<std::string, at::Tensor>> parameters_;
   std::map<std::string, at::Tensor> states_;  // by "name/state"
   std::map<std::string, std::int64_t> counts_;
+  Stepped stepped_;
+  PlainStep plain_step_;
   Outcome outcome_;
 };
 

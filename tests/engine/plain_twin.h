@@ -1,6 +1,6 @@
 // What the engine must equal: one process that knows nothing of ranks, units or shards. It takes
 // the same micro-batches' gradients from torch, adds them in the order that is asked for, and steps
-// whole parameters with torch's own fused optimizers.
+// whole parameters with torch's own fused optimizers, or as run.plain does.
 #pragma once
 
 #include "training.h"

@@ -72,6 +72,7 @@ std::vector<std::pair<std::string, at::Tensor>> unique_parameters(const TestMode
 
 std::vector<std::string> state_names(const Optimizer& optimizer) {
   if (std::holds_alternative<Lion>(optimizer)) return {"exp_avg"};
+  if (std::holds_alternative<TorchOptimizer>(optimizer)) return {};
   const auto* sgd = std::get_if<SGD>(&optimizer);
   if (sgd == nullptr) return {"exp_avg", "exp_avg_sq"};
   if (sgd->momentum > 0) return {"momentum_buffer"};

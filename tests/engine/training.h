@@ -12,11 +12,18 @@
 
 namespace shardlight::engine {
 
+// By name, whole parameters in fp32 (masters of 16-bit ones) that a plain optimizer steps: those
+// that have a .grad, at each call.
+using Stepped = std::vector<std::pair<std::string, at::Tensor>>;
+using PlainStep = std::function<void(std::int64_t step)>;
+using MakePlainStep = std::function<PlainStep(const Stepped& stepped)>;
+
 struct Training {
   std::string model = "mlp";
   std::int64_t world = 1;
   std::int64_t steps = 3;
   Optimizer optimizer = AdamW{.lr = 1e-2};
+  MakePlainStep plain;  // the twin's, where the optimizer is a class of torch's
   Options options;
 };
 
