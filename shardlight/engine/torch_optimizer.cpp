@@ -35,6 +35,8 @@ Status caught(const std::string& name, const F& f) {
     what = error.what_without_backtrace();
   } catch (const std::exception& error) {
     what = error.what();
+  } catch (...) {
+    what = "something that is no std::exception";
   }
   return user_error("optimizer", name,
                     "one that needs no closure and whose steps do not fail; it said: " + what);
