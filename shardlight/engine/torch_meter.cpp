@@ -119,9 +119,17 @@ class CountingAllocator final : public c10::Allocator {
  private:
   static at::DataPtr with_header(std::byte* data, std::size_t size, Source source) {
     const Bytes bytes(static_cast<std::int64_t>(size));
-    const auto tag = in_backward() ? memory::Tag::kTemporaries : memory::Tag::kActivations;
+    Tracked* const tracked = tracked_of_thread().get();
+    const auto tag =
+        tracked != nullptr || in_backward() ? memory::Tag::kTemporaries : memory::Tag::kActivations;
     if (source.account) source.account->add(tag, bytes);
-    new (header_of(data)) Header{source.account, bytes, tag, std::move(source.whole), source.block};
+    auto* const header = new (header_of(data))
+        Header{source.account, bytes, tag, std::move(source.whole), source.block};
+    if (tracked != nullptr) {
+      const std::scoped_lock lock(tracking_mutex());
+      tracked->headers.insert(header);
+      header->tracked = tracked;
+    }
     return {data, data, &end_allocation, c10::DeviceType::CPU};
   }
 
@@ -149,7 +157,7 @@ TorchMeter::TorchMeter(std::shared_ptr<memory::Account> account) : account_(std:
 
 TorchMeter::~TorchMeter() {
   if (account_of_thread() == account_) account_of_thread().reset();
-  memory::BlockCache::of_process().trim();
+  memory::BlockCache::of_process().give_back(*account_, account_->level(memory::Tag::kCached).now);
 }
 
 void TorchMeter::here() const {

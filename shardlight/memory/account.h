@@ -37,6 +37,8 @@ struct Level {
 
 class Account {
  public:
+  // Where the sum would rise above its peak, what is kept of this account's large pieces goes first
+  // (block_cache.h).
   void add(Tag tag, Bytes bytes);
   void remove(Tag tag, Bytes bytes);
   // Gives bytes another tag: the sum does not move.

@@ -1,9 +1,7 @@
 #include "shardlight/memory/block_cache.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "shardlight/memory/pages.h"
@@ -31,45 +29,36 @@ Block BlockCache::take(std::size_t bytes) {
     // Of equal ones the last to come: its lines may still be in a cache of the processor.
     if (best == kept_.end() || size <= best->block.bytes) best = kept;
   }
-  Block block;
-  if (best != kept_.end()) {
-    block = best->block;
-    forget(*best);
-    kept_.erase(best);
-  } else {
-    while (!kept_.empty() && used_bytes_ + kept_bytes_ + needed > most_used_) release_oldest();
-    block = {.data = map_pages(needed), .bytes = needed};
-    if (block.data == nullptr) return {};
-  }
-  used_bytes_ += block.bytes;
-  most_used_ = std::max(most_used_, used_bytes_);
+  if (best == kept_.end()) return {.data = map_pages(needed), .bytes = needed};
+  const Block block = best->block;
+  best->account->remove(Tag::kCached, bytes_of(block));
+  kept_.erase(best);
   return block;
 }
 
 void BlockCache::give(Block block, std::shared_ptr<Account> account) {
+  if (!account) {
+    ::munmap(block.data, block.bytes);
+    return;
+  }
   const std::scoped_lock lock(mutex_);
-  used_bytes_ -= block.bytes;
-  kept_bytes_ += block.bytes;
-  if (account) account->add(Tag::kCached, bytes_of(block));
+  account->add(Tag::kCached, bytes_of(block));
   kept_.push_back({block, std::move(account)});
 }
 
-void BlockCache::trim() {
+void BlockCache::give_back(const Account& account, Bytes bytes) {
   const std::scoped_lock lock(mutex_);
-  while (!kept_.empty()) release_oldest();
-  most_used_ = used_bytes_;
-}
-
-void BlockCache::release_oldest() {
-  const Kept kept = std::move(kept_.front());
-  kept_.pop_front();
-  forget(kept);
-  ::munmap(kept.block.data, kept.block.bytes);
-}
-
-void BlockCache::forget(const Kept& kept) {
-  kept_bytes_ -= kept.block.bytes;
-  if (kept.account) kept.account->remove(Tag::kCached, bytes_of(kept.block));
+  for (auto kept = kept_.begin(); kept != kept_.end() && bytes > Bytes(0);) {
+    if (kept->account.get() != &account) {
+      ++kept;
+      continue;
+    }
+    const Block block = kept->block;
+    bytes = bytes - bytes_of(block);
+    kept->account->remove(Tag::kCached, bytes_of(block));
+    kept = kept_.erase(kept);
+    ::munmap(block.data, block.bytes);
+  }
 }
 
 }  // namespace shardlight::memory

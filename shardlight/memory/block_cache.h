@@ -1,9 +1,8 @@
 // Large pieces of memory that are used again. What ends is kept with its pages in place, and who
-// asks for as much gets it: no page fault, no zeroing. What is in use and what is kept never take
-// more together than the most that was in use at once, so keeping costs nothing at the peak.
-// Pieces come from the kernel one by one, in huge pages where it has them, so that they do not tear
-// a heap into holes that nothing fits in again.
-//
+// asks for as much gets it: no page fault, no zeroing. What is kept for an account stands on it and
+// goes where its sum would rise above its peak, so keeping costs nothing at the peak. Pieces come
+// from the kernel one by one, in huge pages where it has them, so that they do not tear a heap into
+// holes that nothing fits in again.
 // One a process, for every thread.
 #pragma once
 
@@ -27,10 +26,11 @@ class BlockCache {
 
   // Aligned to a page; what is in it is anything.
   Block take(std::size_t bytes);
-  // It stands on the account, if there is one, with the tag kCached as long as it is kept.
+  // Kept on the account, with the tag kCached; without one it goes back to the kernel.
   void give(Block block, std::shared_ptr<Account> account);
-  // Gives back to the kernel all that is kept.
-  void trim();
+  // Gives back to the kernel what is kept for the account, the oldest first, until it is as many
+  // bytes or nothing is left.
+  void give_back(const Account& account, Bytes bytes);
 
  private:
   struct Kept {
@@ -39,12 +39,8 @@ class BlockCache {
   };
 
   BlockCache() = default;
-  void release_oldest();
-  void forget(const Kept& kept);
-
   std::mutex mutex_;
   std::deque<Kept> kept_;  // the oldest first
-  std::size_t kept_bytes_ = 0, used_bytes_ = 0, most_used_ = 0;
 };
 
 }  // namespace shardlight::memory
