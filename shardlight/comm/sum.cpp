@@ -5,10 +5,6 @@
 
 #include "shardlight/base/check.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace shardlight::comm {
 namespace {
 
@@ -49,28 +45,6 @@ SHARDLIGHT_CLONES void store_float16(float* __restrict sum, const _Float16* __re
   for (std::int64_t i = 0; i < elements; ++i) sum[i] = static_cast<float>(source[i]);
 }
 
-#if defined(__x86_64__)
-// Stores that bypass the cache: the target is read much later, if by this core at all, and no
-// line has to be read before it is overwritten. Both 32-byte aligned, a multiple of 128 bytes.
-__attribute__((target("avx"))) void stream(void* target, const void* source, std::size_t bytes) {
-  auto* to = static_cast<__m256i*>(target);
-  const auto* from = static_cast<const __m256i*>(source);
-  for (std::size_t i = 0; i < bytes / sizeof(__m256i); i += 4) {
-    const __m256i a = _mm256_loadu_si256(from + i);
-    const __m256i b = _mm256_loadu_si256(from + i + 1);
-    const __m256i c = _mm256_loadu_si256(from + i + 2);
-    const __m256i d = _mm256_loadu_si256(from + i + 3);
-    _mm256_stream_si256(to + i, a);
-    _mm256_stream_si256(to + i + 1, b);
-    _mm256_stream_si256(to + i + 2, c);
-    _mm256_stream_si256(to + i + 3, d);
-  }
-  _mm_sfence();
-}
-#endif
-
-constexpr std::size_t kStreamFrom = std::size_t{4} << 20;
-
 }  // namespace
 
 bool can_reduce(DType dtype) {
@@ -105,21 +79,7 @@ void add_as_float(float* sum, const void* source, DType dtype, std::int64_t elem
 }
 
 void copy_bytes(void* target, const void* source, std::int64_t bytes) {
-  auto size = static_cast<std::size_t>(bytes);
-  auto* to = static_cast<std::byte*>(target);
-  const auto* from = static_cast<const std::byte*>(source);
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-  if (size >= kStreamFrom && __builtin_cpu_supports("avx")) {
-    const std::size_t head = (32 - reinterpret_cast<std::uintptr_t>(to) % 32) % 32;
-    const std::size_t body = (size - head) / 128 * 128;
-    std::memcpy(to, from, head);
-    stream(to + head, from + head, body);
-    to += head + body;
-    from += head + body;
-    size -= head + body;
-  }
-#endif
-  if (size != 0) std::memcpy(to, from, size);
+  if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace shardlight::comm
