@@ -1,5 +1,9 @@
 // The suite that every transport passes, the same cases for each.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
 
 #include "shardlight/base/environment.h"
 #include "tests/comm/training_steps.h"
@@ -78,6 +82,25 @@ TEST_P(Conformance, AllReduceAddsByRankAndGivesAllTheSameBits) {
                       if (values != sum) return "the sum differs";
                       if (other != max) return "the maximum differs";
                     }
+                    return "";
+                  }),
+              Each(IsEmpty()));
+}
+
+// Where one rank's value is none; last, where all have one.
+TEST_P(Conformance, AMaximumIsNoNumberWhicheverRankHasNone) {
+  EXPECT_THAT(run(one_unit(),
+                  [&](Transport& transport) -> std::string {
+                    const auto rank = static_cast<std::size_t>(transport.rank().value());
+                    const auto own = static_cast<double>(rank);
+                    std::vector<double> values(static_cast<std::size_t>(ranks()) + 1, own);
+                    values[rank] = std::numeric_limits<double>::quiet_NaN();
+                    SHARDLIGHT_SAY(transport.all_reduce(values, Combine::kMax, ample()));
+                    for (std::int64_t other = 0; other < ranks(); ++other) {
+                      if (std::isnan(values[static_cast<std::size_t>(other)])) continue;
+                      return fmt::format("rank {}'s NaN is lost", other);
+                    }
+                    if (values.back() != static_cast<double>(ranks() - 1)) return "no maximum";
                     return "";
                   }),
               Each(IsEmpty()));

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/gradient.h"
 
 namespace shardlight::comm {
@@ -83,7 +84,7 @@ Status Decorator::release(UnitId unit, std::int64_t round) {
 
 Status Decorator::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
   Operation operation = described(OperationKind::kAllReduce, values.size_bytes(), deadline);
-  operation.combine = combine == Combine::kSum ? "sum" : "max";
+  operation.combine = name_of(combine);
   return decorated(operation, [&] { return inner_->all_reduce(values, combine, deadline); });
 }
 

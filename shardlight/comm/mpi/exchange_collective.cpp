@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/mpi/exchange.h"
 
 namespace shardlight::comm {
@@ -30,10 +31,7 @@ void Exchange::arrive(Rank rank, std::int64_t number, std::vector<double> values
   if (++arrivals.count < world_) return;
   std::vector<double> result = *arrivals.values[0];
   for (std::int64_t other = 1; other < world_; ++other) {
-    const std::vector<double>& more = *arrivals.values[other];
-    for (std::size_t i = 0; i < std::min(result.size(), more.size()); ++i) {
-      result[i] = arrivals.maximum ? std::max(result[i], more[i]) : result[i] + more[i];
-    }
+    combine_into(result, *arrivals.values[other], arrivals.maximum ? Combine::kMax : Combine::kSum);
   }
   arrivals_.erase(number);
   MessageHeader telling = header(MessageKind::kResult);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "shardlight/base/check.h"
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/mpi/mpi_transport.h"
 #include "shardlight/comm/sum.h"
 #include "shardlight/telemetry/log.h"
@@ -96,13 +97,9 @@ void MpiTransport::copy_slices(UnitId unit, std::int64_t version, const std::vec
 
 Status MpiTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                             Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units(), unit));
   const UnitSpec& spec = units()[unit];
-  const Bytes given(static_cast<std::int64_t>(target.size()));
-  if (given != spec.bytes()) {
-    return user_error("target", fmt::format("{} bytes", target.size()),
-                      fmt::format("the unit's {}", spec.bytes().value()));
-  }
+  SHARDLIGHT_TRY_STATUS(check_target(spec, target));
   Call call(operation(OperationKind::kGather, unit, spec.bytes()),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(exchange_->check_alive(call.operation()));

@@ -1,7 +1,6 @@
 #include "shardlight/comm/mpi/mpi_transport.h"
 
-#include <fmt/format.h>
-
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/gradient.h"
 #include "shardlight/comm/sum.h"
 
@@ -30,31 +29,9 @@ Status MpiTransport::done(Call& call, const std::function<void()>& start) const 
   return call.wait();
 }
 
-Status MpiTransport::check_unit(UnitId unit) const {
-  if (unit < units().size()) return {};
-  return user_error("unit", fmt::to_string(unit), fmt::format("below {}", units().size()));
-}
-
-Status MpiTransport::check_rank(const char* field, Rank rank) const {
-  if (rank >= Rank(0) && rank < Rank(world())) return {};
-  return user_error(field, fmt::to_string(rank.value()), fmt::format("0 to {}", world() - 1));
-}
-
-Status MpiTransport::check_peer(const char* field, Rank peer) const {
-  if (peer != rank()) return check_rank(field, peer);
-  return user_error(field, fmt::to_string(peer.value()), "another rank");
-}
-
-Status MpiTransport::check_reduces(UnitId unit) const {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
-  if (units()[unit].reduces) return {};
-  return user_error("unit", units()[unit].name, "a unit that reduces");
-}
-
 Status MpiTransport::check_sum(UnitId unit, std::int64_t round) const {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
-  if (released_[unit] <= round) return {};
-  return user_error("round", fmt::to_string(round), "one whose sum this rank has not released");
+  SHARDLIGHT_TRY_STATUS(check_reduces(units(), unit));
+  return check_not_released(round, released_[unit] > round);
 }
 
 Operation MpiTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) const {
@@ -69,7 +46,7 @@ Status MpiTransport::connect(Deadline deadline, bool maps_host) {
 }
 
 Status MpiTransport::publish(UnitId unit, std::int64_t version) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units(), unit));
   SHARDLIGHT_TRY_STATUS(exchange_->check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
   exchange_->memory().publish(unit, version);
   thread_.post([exchange = exchange_, unit] { exchange->published(unit); });
@@ -78,7 +55,7 @@ Status MpiTransport::publish(UnitId unit, std::int64_t version) {
 
 Result<std::span<const std::byte>> MpiTransport::view(UnitId unit, std::int64_t /*version*/,
                                                       Deadline /*deadline*/) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units(), unit));
   SHARDLIGHT_TRY_STATUS(
       exchange_->check_alive(operation(OperationKind::kGather, unit, units()[unit].bytes())));
   return std::span<const std::byte>();
@@ -86,7 +63,7 @@ Result<std::span<const std::byte>> MpiTransport::view(UnitId unit, std::int64_t 
 
 Status MpiTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                             Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(check_reduces(units(), unit));
   SHARDLIGHT_TRY_STATUS(check_gradient(units()[unit], gradient));
   Call call(operation(OperationKind::kReduce, unit, bytes_of(gradient)), shown(unit), deadline);
   return done(call, [&] { exchange_->reduce(call, unit, round, fresh, gradient); });
@@ -107,13 +84,9 @@ Result<bool> MpiTransport::gather_reduced(UnitId unit, std::int64_t round, std::
                                           Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units()[unit];
-  const std::int64_t elements = spec.elements().value();
-  if (target.size() != static_cast<std::size_t>(elements)) {
-    return user_error("target", fmt::format("{} elements", target.size()),
-                      fmt::format("the unit's {}", elements));
-  }
-  Call call(operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)), shown(unit),
-            deadline);
+  SHARDLIGHT_TRY_STATUS(check_sum_target(spec, target));
+  Call call(operation(OperationKind::kGatherReduced, unit, size_of(target.size_bytes())),
+            shown(unit), deadline);
   SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->gather_sum(call, unit, round, target); }));
   if (call.empty) return false;
   if (spec.slices[rank().value()] > Count(0)) {
@@ -125,7 +98,7 @@ Result<bool> MpiTransport::gather_reduced(UnitId unit, std::int64_t round, std::
 }
 
 Status MpiTransport::release(UnitId unit, std::int64_t round) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(check_reduces(units(), unit));
   SHARDLIGHT_TRY_STATUS(exchange_->check_alive(operation(OperationKind::kRelease, unit, Bytes(0))));
   released_[unit] = round + 1;
   thread_.post([exchange = exchange_, unit, round] { exchange->release(unit, round); });
@@ -133,10 +106,7 @@ Status MpiTransport::release(UnitId unit, std::int64_t round) {
 }
 
 Status MpiTransport::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
-  if (values.size() > kMaxAllReduce) {
-    return user_error("values", fmt::to_string(values.size()),
-                      fmt::format("at most {}", kMaxAllReduce));
-  }
+  SHARDLIGHT_TRY_STATUS(check_all_reduce(values));
   Call call({.kind = OperationKind::kAllReduce, .bytes = size_of(values.size_bytes())}, 0,
             deadline);
   return done(call, [&] { exchange_->all_reduce(call, values, combine); });
@@ -148,19 +118,19 @@ Status MpiTransport::barrier(Deadline deadline) {
 }
 
 Status MpiTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_rank("root", root));
+  SHARDLIGHT_TRY_STATUS(check_rank("root", root, world()));
   Call call({.kind = OperationKind::kBroadcast, .bytes = size_of(bytes.size())}, 0, deadline);
   return done(call, [&] { exchange_->broadcast(call, bytes, root); });
 }
 
 Status MpiTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
+  SHARDLIGHT_TRY_STATUS(check_peer("to", to, rank(), world()));
   Call call({.kind = OperationKind::kSend, .bytes = size_of(bytes.size())}, 0, deadline);
   return done(call, [&] { exchange_->send(call, bytes, to); });
 }
 
 Status MpiTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
+  SHARDLIGHT_TRY_STATUS(check_peer("from", from, rank(), world()));
   Call call({.kind = OperationKind::kReceive, .bytes = size_of(bytes.size())}, 0, deadline);
   return done(call, [&] { exchange_->receive(call, bytes, from); });
 }

@@ -66,10 +66,6 @@ class MpiTransport final : public Transport {
                  const Deadline& deadline) const;
   void copy_slices(UnitId unit, std::int64_t version, const std::vector<Rank>& owners,
                    std::span<std::byte> target) const;
-  Status check_unit(UnitId unit) const;
-  Status check_rank(const char* field, Rank rank) const;
-  Status check_peer(const char* field, Rank peer) const;
-  Status check_reduces(UnitId unit) const;
   Status check_sum(UnitId unit, std::int64_t round) const;
   Operation operation(OperationKind kind, UnitId unit, Bytes bytes) const;
   // Starts it on the communication thread and waits for its end.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "shardlight/base/arithmetic.h"
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/shared/shared_call.h"
 
 namespace shardlight::comm {
@@ -23,7 +24,7 @@ std::span<Byte> packet_of(std::span<Byte> message, std::int64_t index) {
 }  // namespace
 
 Status SharedTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
+  SHARDLIGHT_TRY_STATUS(check_peer("to", to, rank_, world_));
   const auto size = static_cast<std::int64_t>(bytes.size());
   Call call(record(rank_), {.kind = OperationKind::kSend, .bytes = Bytes(size)}, 0, deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
@@ -39,7 +40,7 @@ Status SharedTransport::send(std::span<const std::byte> bytes, Rank to, Deadline
 }
 
 Status SharedTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
+  SHARDLIGHT_TRY_STATUS(check_peer("from", from, rank_, world_));
   const auto size = static_cast<std::int64_t>(bytes.size());
   Call call(record(rank_), {.kind = OperationKind::kReceive, .bytes = Bytes(size)}, 0, deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));

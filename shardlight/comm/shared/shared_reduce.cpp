@@ -1,8 +1,7 @@
 // The reduce in shared memory: the steps of reduce_order.h, chunk by chunk.
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/gradient.h"
 #include "shardlight/comm/shared/shared_call.h"
 #include "shardlight/comm/sum.h"
@@ -23,9 +22,8 @@ struct SharedTransport::Chunk {
 
 Status SharedTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                                Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_reduces(units_, unit));
   const UnitSpec& spec = units_[unit];
-  if (!spec.reduces) return user_error("unit", spec.name, "a unit that reduces");
   SHARDLIGHT_TRY_STATUS(check_gradient(spec, gradient));
   Call call(record(rank_), operation(OperationKind::kReduce, unit, bytes_of(gradient)),
             static_cast<std::uint32_t>(unit + 1), deadline);
@@ -103,11 +101,9 @@ void SharedTransport::add(const Chunk& chunk, const ReduceStep& step) {
 }
 
 Status SharedTransport::check_sum(UnitId unit, std::int64_t round) const {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
-  if (!units_[unit].reduces) return user_error("unit", units_[unit].name, "a unit that reduces");
+  SHARDLIGHT_TRY_STATUS(check_reduces(units_, unit));
   const Word& released = word(layout_.places(unit).released, rank_.value());
-  if (!released.reached(static_cast<std::uint32_t>(round) + 1)) return {};
-  return user_error("round", fmt::to_string(round), "one whose sum this rank has not released");
+  return check_not_released(round, released.reached(static_cast<std::uint32_t>(round) + 1));
 }
 
 Result<bool> SharedTransport::await_sum(UnitId unit, std::int64_t round, std::int64_t begin,
@@ -144,11 +140,8 @@ Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
                                              std::span<float> target, Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units_[unit];
+  SHARDLIGHT_TRY_STATUS(check_sum_target(spec, target));
   const std::int64_t elements = spec.elements().value();
-  if (target.size() != static_cast<std::size_t>(elements)) {
-    return user_error("target", fmt::format("{} elements", target.size()),
-                      fmt::format("the unit's {}", elements));
-  }
   Call call(record(rank_), operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
@@ -160,8 +153,7 @@ Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
 }
 
 Status SharedTransport::release(UnitId unit, std::int64_t round) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
-  if (!units_[unit].reduces) return user_error("unit", units_[unit].name, "a unit that reduces");
+  SHARDLIGHT_TRY_STATUS(check_reduces(units_, unit));
   const Operation what = operation(OperationKind::kRelease, unit, Bytes(0));
   SHARDLIGHT_TRY_STATUS(check_alive(what));
   word(layout_.places(unit).released, rank_.value()).store(static_cast<std::uint32_t>(round) + 1);

@@ -1,11 +1,10 @@
 #include "shardlight/comm/shared/shared_transport.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/shared/shared_call.h"
 #include "shardlight/comm/sum.h"
 
@@ -40,21 +39,6 @@ SharedTransport::~SharedTransport() {
                             std::memory_order_release);
 }
 
-Status SharedTransport::check_unit(UnitId unit) const {
-  if (unit < units_.size()) return {};
-  return user_error("unit", fmt::to_string(unit), fmt::format("below {}", units_.size()));
-}
-
-Status SharedTransport::check_rank(const char* field, Rank rank) const {
-  if (rank >= Rank(0) && rank < Rank(world_)) return {};
-  return user_error(field, fmt::to_string(rank.value()), fmt::format("0 to {}", world_ - 1));
-}
-
-Status SharedTransport::check_peer(const char* field, Rank peer) const {
-  if (peer != rank_) return check_rank(field, peer);
-  return user_error(field, fmt::to_string(peer.value()), "another rank");
-}
-
 Operation SharedTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) const {
   return {.kind = kind, .unit = units_[unit].name, .bytes = bytes};
 }
@@ -78,7 +62,7 @@ std::span<std::byte> SharedTransport::whole(UnitId unit) {
 }
 
 Status SharedTransport::publish(UnitId unit, std::int64_t version) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units_, unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
   // They only grow.
   Word& published = word(layout_.places(unit).versions, rank_.value());
@@ -95,12 +79,9 @@ Status SharedTransport::await_slice(UnitId unit, std::int64_t version, Rank owne
 
 Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                                Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units_, unit));
   const UnitSpec& spec = units_[unit];
-  if (target.size() != static_cast<std::size_t>(spec.bytes().value())) {
-    return user_error("target", fmt::format("{} bytes", target.size()),
-                      fmt::format("the unit's {}", spec.bytes().value()));
-  }
+  SHARDLIGHT_TRY_STATUS(check_target(spec, target));
   Call call(record(rank_), operation(OperationKind::kGather, unit, spec.bytes()),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
@@ -121,7 +102,7 @@ Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std:
 
 Result<std::span<const std::byte>> SharedTransport::view(UnitId unit, std::int64_t version,
                                                          Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(check_unit(units_, unit));
   // Its slices stand in as many places as there are ranks.
   if (units_[unit].whole) return std::span<const std::byte>();
   Call call(record(rank_), operation(OperationKind::kGather, unit, units_[unit].bytes()),
@@ -154,10 +135,7 @@ Status SharedTransport::barrier(Deadline deadline) {
 }
 
 Status SharedTransport::all_reduce(std::span<double> values, Combine combine, Deadline deadline) {
-  if (values.size() > kMaxAllReduce) {
-    return user_error("values", fmt::format("{} numbers", values.size()),
-                      fmt::format("at most {}", kMaxAllReduce));
-  }
+  SHARDLIGHT_TRY_STATUS(check_all_reduce(values));
   Call call(record(rank_),
             {.kind = OperationKind::kAllReduce,
              .bytes = Bytes(static_cast<std::int64_t>(values.size_bytes()))},
@@ -170,16 +148,13 @@ Status SharedTransport::all_reduce(std::span<double> values, Combine combine, De
   SHARDLIGHT_TRY_STATUS(enter_barrier(call));
   std::copy_n(contributions[0].begin(), values.size(), values.begin());
   for (std::int64_t other = 1; other < world_; ++other) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double value = contributions[other][i];
-      values[i] = combine == Combine::kSum ? values[i] + value : std::max(values[i], value);
-    }
+    combine_into(values, contributions[other], combine);
   }
   return {};
 }
 
 Status SharedTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_rank("root", root));
+  SHARDLIGHT_TRY_STATUS(check_rank("root", root, world_));
   Call call(
       record(rank_),
       {.kind = OperationKind::kBroadcast, .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))},

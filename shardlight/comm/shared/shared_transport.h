@@ -79,9 +79,6 @@ class SharedTransport final : public Transport {
   RankRecord& record(Rank rank) const { return control().ranks[rank.value()]; }
   Word& word(std::int64_t offset, std::int64_t index) const { return at<Word>(offset)[index]; }
 
-  Status check_unit(UnitId unit) const;
-  Status check_rank(const char* field, Rank rank) const;
-  Status check_peer(const char* field, Rank peer) const;
   // The error of an earlier failure, of whichever rank.
   Status check_alive(const Operation& operation) const;
   Status check_sum(UnitId unit, std::int64_t round) const;

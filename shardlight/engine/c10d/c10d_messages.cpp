@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/engine/c10d/c10d_transport.h"
 
 namespace shardlight::engine {
@@ -57,7 +58,7 @@ Status C10dTransport::put_word(const comm::Operation& operation, const RankCall&
 }
 
 Status C10dTransport::send(std::span<const std::byte> bytes, Rank to, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("to", to));
+  SHARDLIGHT_TRY_STATUS(comm::check_peer("to", to, rank(), world()));
   const comm::Operation operation{.kind = OperationKind::kSend,
                                   .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))};
   SHARDLIGHT_TRY_STATUS(check_alive(operation));
@@ -76,7 +77,7 @@ Status C10dTransport::send(std::span<const std::byte> bytes, Rank to, Deadline d
 }
 
 Status C10dTransport::receive(std::span<std::byte> bytes, Rank from, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_peer("from", from));
+  SHARDLIGHT_TRY_STATUS(comm::check_peer("from", from, rank(), world()));
   const comm::Operation operation{.kind = OperationKind::kReceive,
                                   .bytes = Bytes(static_cast<std::int64_t>(bytes.size()))};
   SHARDLIGHT_TRY_STATUS(check_alive(operation));

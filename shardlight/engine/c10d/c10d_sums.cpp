@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "shardlight/base/arithmetic.h"
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/gradient.h"
 #include "shardlight/comm/gradient_parts.h"
 #include "shardlight/engine/c10d/c10d_transport.h"
@@ -49,11 +50,9 @@ std::int64_t bytes_within(const std::vector<GradientPart>& parts, const Stretch&
 }  // namespace
 
 Status C10dTransport::check_sum(UnitId unit, std::int64_t round) const {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
   const Owned& owned = owned_[unit];
-  if (owned.released > round) {
-    return user_error("round", fmt::to_string(round), "one whose sum this rank has not released");
-  }
+  SHARDLIGHT_TRY_STATUS(comm::check_not_released(round, owned.released > round));
   if (owned.rounds <= round) {
     return user_error("round", fmt::to_string(round),
                       fmt::format("below {}, one that this rank has reduced", owned.rounds));
@@ -63,7 +62,7 @@ Status C10dTransport::check_sum(UnitId unit, std::int64_t round) const {
 
 Status C10dTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                              Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
   SHARDLIGHT_TRY_STATUS(comm::check_gradient(units_[unit], gradient));
   const std::scoped_lock lock(calls_mutex_);
   Owned& owned = owned_[unit];
@@ -157,7 +156,7 @@ void C10dTransport::add_gradients(const Collective& call, UnitId unit, const Par
 
 Result<std::span<float>> C10dTransport::reduced(UnitId unit, std::int64_t round,
                                                 Deadline /*deadline*/) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
   const Bytes own(4 * units_[unit].slices[static_cast<std::size_t>(rank().value())].value());
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kReduced, unit, own)));
   const std::scoped_lock lock(calls_mutex_);
@@ -167,12 +166,9 @@ Result<std::span<float>> C10dTransport::reduced(UnitId unit, std::int64_t round,
 
 Result<bool> C10dTransport::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
                                            Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_sum_target(units_[unit], target));
   const std::int64_t elements = units_[unit].elements().value();
-  if (target.size() != static_cast<std::size_t>(elements)) {
-    return user_error("target", fmt::format("{} elements", target.size()),
-                      fmt::format("the unit's {}", elements));
-  }
   const std::scoped_lock lock(calls_mutex_);
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   CallHeader header;
@@ -188,7 +184,7 @@ Result<bool> C10dTransport::gather_reduced(UnitId unit, std::int64_t round, std:
 }
 
 Status C10dTransport::release(UnitId unit, std::int64_t round) {
-  SHARDLIGHT_TRY_STATUS(check_reduces(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kRelease, unit, Bytes(0))));
   const std::scoped_lock lock(calls_mutex_);
   owned_[unit].released = round + 1;

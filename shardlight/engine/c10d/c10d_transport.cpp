@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "shardlight/base/arithmetic.h"
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/sum.h"
 #include "shardlight/comm/text_hash.h"
 
@@ -78,27 +79,6 @@ Status C10dTransport::meet(Deadline deadline) {
   Collective call =
       collective({.kind = OperationKind::kConnect, .bytes = group_.staging()}, deadline, header);
   return begin(call);
-}
-
-Status C10dTransport::check_unit(UnitId unit) const {
-  if (unit < units_.size()) return {};
-  return user_error("unit", fmt::to_string(unit), fmt::format("below {}", units_.size()));
-}
-
-Status C10dTransport::check_reduces(UnitId unit) const {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
-  if (units_[unit].reduces) return {};
-  return user_error("unit", units_[unit].name, "a unit that reduces");
-}
-
-Status C10dTransport::check_rank(const char* field, Rank rank) const {
-  if (rank >= Rank(0) && rank < Rank(world())) return {};
-  return user_error(field, fmt::to_string(rank.value()), fmt::format("0 to {}", world() - 1));
-}
-
-Status C10dTransport::check_peer(const char* field, Rank peer) const {
-  if (peer != rank()) return check_rank(field, peer);
-  return user_error(field, fmt::to_string(peer.value()), "another rank");
 }
 
 Operation C10dTransport::operation(OperationKind kind, UnitId unit, Bytes bytes) const {
@@ -204,7 +184,7 @@ std::span<std::byte> C10dTransport::whole(UnitId unit) {
 }
 
 Status C10dTransport::publish(UnitId unit, std::int64_t version) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_unit(units_, unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kPublish, unit, Bytes(0))));
   const std::scoped_lock lock(calls_mutex_);
   owned_[unit].published = std::max(owned_[unit].published, version);
@@ -233,12 +213,9 @@ Status C10dTransport::share_slices(const Collective& call, UnitId unit,
 
 Status C10dTransport::gather(UnitId unit, std::int64_t version, std::span<std::byte> target,
                              Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_unit(units_, unit));
   const UnitSpec& spec = units_[unit];
-  if (size_of(target.size()) != spec.bytes()) {
-    return user_error("target", fmt::format("{} bytes", target.size()),
-                      fmt::format("the unit's {}", spec.bytes().value()));
-  }
+  SHARDLIGHT_TRY_STATUS(comm::check_target(spec, target));
   const std::scoped_lock lock(calls_mutex_);
   CallHeader header;
   header.unit = static_cast<std::uint32_t>(unit + 1);
@@ -263,17 +240,14 @@ Status C10dTransport::gather(UnitId unit, std::int64_t version, std::span<std::b
 
 Result<std::span<const std::byte>> C10dTransport::view(UnitId unit, std::int64_t /*version*/,
                                                        Deadline /*deadline*/) {
-  SHARDLIGHT_TRY_STATUS(check_unit(unit));
+  SHARDLIGHT_TRY_STATUS(comm::check_unit(units_, unit));
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kGather, unit, units_[unit].bytes())));
   return std::span<const std::byte>();
 }
 
 Status C10dTransport::all_reduce(std::span<double> values, comm::Combine combine,
                                  Deadline deadline) {
-  if (values.size() > kMaxAllReduce) {
-    return user_error("values", fmt::to_string(values.size()),
-                      fmt::format("at most {}", kMaxAllReduce));
-  }
+  SHARDLIGHT_TRY_STATUS(comm::check_all_reduce(values));
   const std::scoped_lock lock(calls_mutex_);
   CallHeader header;
   header.combine = static_cast<std::uint8_t>(combine);
@@ -282,11 +256,15 @@ Status C10dTransport::all_reduce(std::span<double> values, comm::Combine combine
   std::vector<std::int64_t> bits;
   for (const double value : values) bits.push_back(std::bit_cast<std::int64_t>(value));
   SHARDLIGHT_TRY_STATUS(begin(call, bits));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = std::bit_cast<double>(call.numbers.front()[i]);
-    for (std::size_t rank = 1; rank < call.numbers.size(); ++rank) {
-      const auto value = std::bit_cast<double>(call.numbers[rank][i]);
-      values[i] = combine == comm::Combine::kSum ? values[i] + value : std::max(values[i], value);
+  std::vector<double> theirs(values.size());
+  for (std::size_t rank = 0; rank < call.numbers.size(); ++rank) {
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      theirs[i] = std::bit_cast<double>(call.numbers[rank][i]);
+    }
+    if (rank == 0) {
+      std::ranges::copy(theirs, values.begin());
+    } else {
+      comm::combine_into(values, theirs, combine);
     }
   }
   return {};
@@ -299,7 +277,7 @@ Status C10dTransport::barrier(Deadline deadline) {
 }
 
 Status C10dTransport::broadcast(std::span<std::byte> bytes, Rank root, Deadline deadline) {
-  SHARDLIGHT_TRY_STATUS(check_rank("root", root));
+  SHARDLIGHT_TRY_STATUS(comm::check_rank("root", root, world()));
   const std::scoped_lock lock(calls_mutex_);
   CallHeader header;
   header.root = static_cast<std::int32_t>(root.value());

@@ -86,11 +86,7 @@ class C10dTransport final : public comm::Transport {
   C10dTransport(std::unique_ptr<Board> board, ProcessGroup group, std::vector<comm::UnitSpec> units,
                 comm::Segment memory);
 
-  Status check_unit(comm::UnitId unit) const;
-  Status check_reduces(comm::UnitId unit) const;
   Status check_sum(comm::UnitId unit, std::int64_t round) const;
-  Status check_rank(const char* field, Rank rank) const;
-  Status check_peer(const char* field, Rank peer) const;
   comm::Operation operation(comm::OperationKind kind, comm::UnitId unit, Bytes bytes) const;
 
   Status check_alive(const comm::Operation& operation) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "shardlight/comm/call_checks.h"
 #include "shardlight/comm/text_hash.h"
 
 namespace shardlight::engine {
@@ -21,8 +22,7 @@ std::string text_of(const CallHeader& header, const std::vector<comm::UnitSpec>&
   if (header.unit > 0 && header.unit <= units.size()) operation.unit = units[header.unit - 1].name;
   if (header.root >= 0) operation.peer = Rank(header.root);
   if (kind == OperationKind::kAllReduce) {
-    operation.combine =
-        header.combine == static_cast<std::uint8_t>(comm::Combine::kSum) ? "sum" : "max";
+    operation.combine = name_of(static_cast<comm::Combine>(header.combine));
   }
   std::string text = full_text_of(operation);
   switch (kind) {
