@@ -1,10 +1,11 @@
-// One rank of the engine's benchmark: trains the GPT of shardlight/model on random tokens and
-// prints its times as a JSON line; bench/engine_overhead.py starts it, alternates variants and
-// compares.
+// One rank of the engine's benchmarks: trains the GPT of shardlight/model on random tokens and
+// prints its times as a JSON line; bench/engine_overhead.py and bench/engine_memory.py start it.
 //
-//   engine_rank VARIANT HIDDEN LAYERS VOCABULARY BATCH SEQUENCE STEPS
+//   engine_rank VARIANT HIDDEN LAYERS VOCABULARY BATCH SEQUENCE STEPS [pss]
 //
-// VARIANT: floor (the same model and fused AdamW, no engine), or stage0 … stage3, shared3.
+// VARIANT: floor (the same model and fused AdamW, no engine), or stage0 … stage3, shared3, whose
+// model the engine builds. With pss also the growth of this process's proportional set size from
+// before the model to its peak, sampled every 20 ms: then its times do not count.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -12,11 +13,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "shardlight/comm/place.h"
@@ -68,21 +72,62 @@ class PlainAdamW {
   std::vector<at::Tensor> parameters_, m_, v_, steps_;
 };
 
-int run(const std::string& variant, const Shape& shape, std::int64_t rank) {
-  const auto model = std::make_shared<shardlight::model::Gpt>(
-      shardlight::model::GptOptions{.vocabulary = shape.vocabulary,
-                                    .positions = shape.sequence,
-                                    .hidden = shape.hidden,
-                                    .layers = shape.layers,
-                                    .heads = shape.hidden / 64},
-      1);
+// Anonymous and shared memory, each page divided by the processes that map it.
+std::int64_t proportional_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string word;
+  std::int64_t kib = 0, sum = 0;
+  while (rollup >> word) {
+    if (word == "Pss_Anon:" || word == "Pss_Shmem:") rollup >> kib, sum += kib;
+  }
+  return sum * 1024;
+}
+
+class PeakSampler {
+ public:
+  PeakSampler() : thread_([this](const std::stop_token& stop) { sample(stop); }) {}
+  std::int64_t growth() {
+    thread_.request_stop();
+    thread_.join();
+    return peak_ - before_;
+  }
+
+ private:
+  void sample(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      peak_ = std::max(peak_, proportional_bytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  std::int64_t before_ = proportional_bytes();
+  std::int64_t peak_ = before_;
+  std::jthread thread_;
+};
+
+int run(const std::string& variant, const Shape& shape, std::int64_t rank, bool samples) {
+  std::unique_ptr<PeakSampler> sampler;
+  if (samples) sampler = std::make_unique<PeakSampler>();
+  const auto make = [&] {
+    return std::make_shared<shardlight::model::Gpt>(
+        shardlight::model::GptOptions{.vocabulary = shape.vocabulary,
+                                      .positions = shape.sequence,
+                                      .hidden = shape.hidden,
+                                      .layers = shape.layers,
+                                      .heads = shape.hidden / 64},
+        1);
+  };
+  std::shared_ptr<shardlight::model::Gpt> model;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<PlainAdamW> plain;
+  at::manual_seed(0);  // the same on all ranks while they build
   if (variant == "floor") {
+    model = make();
     plain = std::make_unique<PlainAdamW>(model->parameters());
   } else {
     Options options{.stage = variant.back() - '0', .shared_units = variant.starts_with("shared")};
-    engine = std::make_unique<Engine>(model, kOptimizer, options);
+    engine = std::make_unique<Engine>(kOptimizer, options);
+    model = engine->build(make);
   }
   at::manual_seed(static_cast<std::uint64_t>(rank));
   const at::Tensor tokens =
@@ -104,8 +149,9 @@ int run(const std::string& variant, const Shape& shape, std::int64_t rank) {
     cpu.push_back(cpu_seconds() - cpu_began);
     wall.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
+  const std::string growth = sampler ? std::to_string(sampler->growth()) : "null";
   std::string line = "{\"rank\": " + std::to_string(rank) + ", \"variant\": \"" + variant + "\"";
-  line += ", \"loss\": " + std::to_string(loss_value);
+  line += ", \"loss\": " + std::to_string(loss_value) + ", \"pss_growth\": " + growth;
   for (const auto& [name, times] : {std::pair("wall", &wall), std::pair("cpu", &cpu)}) {
     line += std::string(", \"") + name + "\": [";
     for (std::size_t i = 0; i < times->size(); ++i) {
@@ -120,9 +166,9 @@ int run(const std::string& variant, const Shape& shape, std::int64_t rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8) {
-    std::fprintf(stderr,
-                 "usage: engine_rank VARIANT HIDDEN LAYERS VOCABULARY BATCH SEQUENCE STEPS\n");
+  if (argc < 8) {
+    std::fprintf(
+        stderr, "usage: engine_rank VARIANT HIDDEN LAYERS VOCABULARY BATCH SEQUENCE STEPS [pss]\n");
     return 2;
   }
   const auto number = [&](int i) { return std::atoll(argv[i]); };
@@ -137,5 +183,5 @@ int main(int argc, char** argv) {
   CPU_ZERO(&core);
   CPU_SET(static_cast<std::size_t>(place->rank.value() % sysconf(_SC_NPROCESSORS_ONLN)), &core);
   sched_setaffinity(0, sizeof core, &core);
-  return run(argv[1], shape, place->rank.value());
+  return run(argv[1], shape, place->rank.value(), argc > 8);
 }

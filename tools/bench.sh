@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the release preset with its benchmarks, in a folder of its own, and runs them one by one.
+# Builds the release preset with its benchmarks, in a folder of its own, and runs them one by one:
+# the programs that stand alone, then the comparisons of several runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,3 +10,11 @@ for program in build/bench/bin/*_bench; do
   echo "== ${program##*/}"
   "$program"
 done
+
+compare() {
+  echo "== $1"
+  .venv/bin/python "bench/$1" "${@:2}"
+}
+compare exchange_against_others.py build/bench/bin 2 4 8
+compare engine_overhead.py build/bench/bin/engine_rank 3
+compare engine_memory.py build/bench/bin/engine_rank

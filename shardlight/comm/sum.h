@@ -17,8 +17,8 @@ bool can_reduce(layout::DType dtype);
 void store_as_float(float* sum, const void* source, layout::DType dtype, std::int64_t elements);
 void add_as_float(float* sum, const void* source, layout::DType dtype, std::int64_t elements);
 
-// memcpy, of nothing too. It leaves the lines in the cache, where whoever gathers them reads them
-// next: stores past it made the matrix products after a gather slower by more than they saved.
+// memcpy, also of nothing; the ranges do not overlap. No stores that bypass the cache: whoever
+// gathers reads these bytes next.
 void copy_bytes(void* target, const void* source, std::int64_t bytes);
 
 }  // namespace shardlight::comm

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,17 @@ constexpr std::size_t kLeast = std::size_t{64} << 10;
 
 using memory::page_bytes;
 
+std::uint64_t hash_of(const std::byte* data, std::size_t size) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(data), size});
+}
+
 Bytes bytes_of(std::size_t size) { return Bytes(static_cast<std::int64_t>(size)); }
+
+Error no_memory(std::size_t bytes) {
+  return Error::environment({.rank = {}, .unit = "", .operation = "build"},
+                            "no memory for " + std::to_string(bytes) + " bytes",
+                            Unusable::kOperation);
+}
 
 thread_local Building* building_of_thread = nullptr;
 
@@ -122,8 +133,9 @@ Status Building::compare_histories() {
   const auto bytes = std::as_bytes(std::span(&history_, 1));
   SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, {bytes}, deadline()));
   if (!differs) return {};
+  SHARDLIGHT_TRY_STATUS(compare_random_states("during"));
   return user_error("build", "of a model that is not made alike on all ranks",
-                    "the same operators on the same sizes in the same order");
+                    "the same operators on the same sizes and values in the same order");
 }
 
 // One multiplication of FNV-1a for each.
@@ -149,7 +161,10 @@ at::DataPtr Building::allocate(std::size_t bytes) {
   if (bytes < kLeast || world_ == 1) return {};
   const std::size_t size = memory::whole_pages(bytes);
   std::byte* const region = memory::map_pages(page_bytes() + size);
-  if (region == nullptr) return {};
+  if (region == nullptr) {
+    if (!error_) error_ = no_memory(size);
+    return {};
+  }
   auto piece = std::make_unique<Piece>();
   piece->building = this;
   piece->birth = births_++;
@@ -169,6 +184,7 @@ void Building::end_piece(void* memory) {
   const std::unique_ptr<Piece> piece(static_cast<Piece*>(memory));
   if (Building* const building = piece->building) {
     building->pieces_.erase(piece->birth);
+    building->remember(~static_cast<std::uint64_t>(piece->birth));
     building->count(*piece, &memory::Account::remove);
     if (piece->here) building->whole_ = building->whole_ - bytes_of(piece->size);
   }
@@ -192,8 +208,9 @@ Building::Piece* Building::piece_of(const at::Tensor& tensor) {
 }
 
 std::unique_ptr<at::ObserverContext> Building::before_operator(const at::RecordFunction& function) {
+  // Torch takes callbacks along to threads that go on with an operator's work.
+  if (building_of_thread == nullptr) return nullptr;
   Building& building = *building_of_thread;
-  ++building.running_;
   auto uses = std::make_unique<Uses>();
   for_each_input(function, [&](const at::Tensor& tensor, std::size_t /*argument*/) {
     Piece* const piece = piece_of(tensor);
@@ -204,6 +221,7 @@ std::unique_ptr<at::ObserverContext> Building::before_operator(const at::RecordF
     ++piece->uses;
     uses->births.push_back(piece->birth);
   });
+  ++building.running_;
   return uses;
 }
 
@@ -252,13 +270,19 @@ void Building::make_room(Bytes most) {
 
 void Building::send_away(Piece& piece) {
   const auto storage = piece.storage->lock();
-  if (!storage) return;
+  const auto* whole = storage ? beneath(storage->_mutable_data_ptr_no_checks()) : nullptr;
+  if (whole == nullptr || whole->get_context() != &piece) {
+    piece.storage.reset();  // its memory is another's by now
+    return;
+  }
+  remember(hash_of(piece.data, piece.size));
   const auto own = piece.part(rank_, world_);
   const auto give_back = [](std::byte* begin, std::byte* end) {
     if (end > begin) ::madvise(begin, static_cast<std::size_t>(end - begin), MADV_DONTNEED);
   };
   give_back(piece.data, own.data());
   give_back(own.data() + own.size(), piece.data + piece.size);
+  // Where that fails, a pointer from before reads zeros in place of a fault.
   ::mprotect(piece.data, piece.size, PROT_NONE);
   piece.pointer =
       storage->set_data_ptr(at::DataPtr(nullptr, &piece, &end_piece_away, c10::DeviceType::CPU));
@@ -279,7 +303,9 @@ Status Building::bring(Piece& piece) {
 // The same on all ranks, which is why it needs nobody's leave to be written.
 Status Building::fetch(Piece& piece) {
   SHARDLIGHT_TRY_STATUS(compare_histories());
-  ::mprotect(piece.data, piece.size, PROT_READ | PROT_WRITE);
+  if (::mprotect(piece.data, piece.size, PROT_READ | PROT_WRITE) != 0) {
+    return Failure(no_memory(piece.size));
+  }
   for (std::int64_t rank = 0; rank < world_; ++rank) {
     const auto part = piece.part(rank, world_);
     if (part.empty()) continue;

@@ -4,7 +4,7 @@
 // All ranks run the same code from the same random state, so each has had every value, and what a
 // later operator reads comes from the ranks that kept it. A piece keeps its address; while it is
 // away, reading it through its tensor is an error, through an older pointer a fault.
-// One thread; all ranks together.
+// Internal to the engine. One thread; all ranks together.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +24,9 @@ namespace shardlight::engine {
 
 class Building final : public LargeMemory {
  public:
-  // The scope lasts until end(), or its own end. `most`: what whole pieces may take together once
-  // an operator is done; if not given, as much as the largest one, so that one more is two.
+  // The scope lasts until end(), or its own end. `most`: the cap of whole pieces; between
+  // operators room for one of the largest stays free within it. Not given: twice the largest. One
+  // operator may exceed it. The transport outlives the scope, or use() names another.
   // Errors (user): a random state that differs from rank to rank.
   static Result<std::unique_ptr<Building>> begin(comm::Transport& transport,
                                                  std::shared_ptr<memory::Account> account,
@@ -44,7 +45,8 @@ class Building final : public LargeMemory {
   void use(comm::Transport& transport) { transport_ = &transport; }
   // The tensor's memory becomes whole; other memory than that of a piece is so already.
   Status bring(const at::Tensor& tensor);
-  // All pieces but those of these tensors become whole and their tensors' own, off the account.
+  // All pieces but those of these tensors become whole and their tensors' own, off the account;
+  // those of these tensors go away.
   Status release_all_but(const std::vector<at::Tensor>& tensors);
 
   // What went wrong so far.

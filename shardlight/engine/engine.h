@@ -76,17 +76,19 @@ class Engine {
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
   Engine(const NamedTensors& parameters, const NamedTensors& buffers, const Optimizer& optimizer,
          const Options& options = {});
-  // An engine whose model build() makes.
+  // An engine whose model build() makes; until then all else is a user error of the field "engine".
+  // Errors (user): of optimizer and options.
   explicit Engine(const Optimizer& optimizer, const Options& options = {});
   //   auto model = engine.build([] { return std::make_shared<Net>(config); });
   // What `make` returns, a module as above, on every rank alike. No rank ever holds the whole
   // model: what torch allocates in `make` is kept as this rank's share while it is not in use, so a
-  // model larger than a rank's memory is made by a constructor that knows nothing of this. Only
-  // once, and before all else. All ranks run `make` with the same random state; ranks that are
-  // threads share torch's generator, and can make models that draw no random numbers only. At the
-  // engine's end the model loses its values, as a rank may not have the memory for them; close()
-  // gives them to it.
-  // Errors (user): a model or random numbers that differ from rank to rank.
+  // model larger than a rank's memory is made by a constructor that knows nothing of this.
+  // Once; after one that failed, again on all ranks. All ranks run `make` with the same random
+  // state; ranks that are threads share torch's generator, and can make models that draw no random
+  // numbers only. At the engine's end the model loses its values, as a rank may not have the memory
+  // for them; close() gives them to it. Errors (user, `build`): a second model, a build within a
+  // build, a model or random numbers that differ from rank to rank; else the exchange's, no memory,
+  // and what `make` throws.
   template <class Make>
   auto build(const Make& make) {
     std::optional<std::invoke_result_t<const Make&>> model;
@@ -97,9 +99,9 @@ class Engine {
     return *std::move(model);
   }
 
-  // As close(); an error that stands in its way is logged. Where an exception is thrown through it,
-  // it waits for nobody: the other ranks get an error that this one has left, and what is not on
-  // this rank is lost to its model.
+  // As close(), but for a model of build(); an error that stands in its way is logged. Where an
+  // exception is thrown through it, it waits for nobody: the other ranks get an error that this one
+  // has left, and what is not on this rank is lost to its model.
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
@@ -159,8 +161,8 @@ class Engine {
   at::Tensor optimizer_state(const at::Tensor& parameter, const std::string& name);
 
   // The model's state, tensor by tensor: each parameter under each of its names, then rank 0's
-  // buffers. A tensor is a copy that is the caller's, brought when it is asked for, so no more than
-  // one unit is held beside it.
+  // buffers that have elements. A tensor is a copy that is the caller's, brought when it is asked
+  // for, so no more than one unit is held beside it.
   class FullState {
    public:
     // Collective, to the end; nothing after the last one.
@@ -174,7 +176,7 @@ class Engine {
     std::size_t position_ = 0;
     at::Tensor last_;  // by another name it is the same tensor
   };
-  // The engine outlives it.
+  // The engine outlives it, and is not moved meanwhile.
   FullState full_state();
 
   // The first thing that went wrong, which ended the engine; in forward it comes out of torch as a
@@ -188,8 +190,9 @@ class Engine {
   // For small collectives of the caller's own, on all ranks alike.
   comm::Transport& transport();
 
-  // Gives the model memory of its own with its values; nothing of the engine can be used after. All
-  // ranks together.
+  // Gives the model memory of its own with its values; all ranks together. After it memory() and
+  // traffic() say how it ended; all that trains is a user error of the field "engine". Errors: the
+  // exchange's; no memory for the model.
   void close();
 
  private:

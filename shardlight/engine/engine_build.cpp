@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardlight/engine/building.h"
+#include "shardlight/engine/elementwise_probe.h"
 #include "shardlight/engine/engine_impl.h"
 #include "shardlight/engine/or_throw.h"
 
@@ -12,6 +13,7 @@ namespace shardlight::engine {
 Engine::Engine(const Optimizer& optimizer, const Options& options)
     : unbuilt_(std::make_unique<Unbuilt>(optimizer, options)) {
   or_throw(check_options(optimizer, options));
+  or_throw(check_elementwise(optimizer));
 }
 
 Engine::Impl& Engine::impl() const {

@@ -39,11 +39,17 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
                                                            const Optimizer& optimizer,
                                                            const Options& options, Built built) {
   SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
-  SHARDLIGHT_TRY_STATUS(check_elementwise(optimizer));
+  // build() has, before the model was made.
+  if (built.building == nullptr) SHARDLIGHT_TRY_STATUS(check_elementwise(optimizer));
   std::unique_ptr<Impl> impl(new Impl(options));
-  SHARDLIGHT_TRY_STATUS(impl->start(parameters, buffers, optimizer, std::move(built)));
-  SHARDLIGHT_TRY_STATUS(impl->take_buffers(buffers));
-  return impl;
+  auto started = impl->start(parameters, buffers, optimizer, std::move(built));
+  if (started) started = impl->take_buffers(buffers);
+  if (started) return impl;
+  // A user's error is all ranks'; another may be this one's alone: it must not wait for the others.
+  if (started.error().category() != ErrorCategory::kUser) {
+    static_cast<void>(impl->close(/*waits=*/false, started.error()));
+  }
+  return Failure(std::move(started).error());
 }
 
 // Pieces of a model that is being built come over the meeting's transport till its end, then over
@@ -149,13 +155,16 @@ Status Engine::Impl::close(bool waits, const std::optional<Error>& not_gathered)
   if (closed_ || !residency_) return {};
   const at::DisableRecordFunctionGuard unrecorded;
   for (const auto& parameter : parameters_) on_gradient(parameter->tensor, {});
-  traffic_at_close_ = traffic();
+  if (gradients_) traffic_at_close_ = traffic();
   closed_ = true;
   open_.reset();
   touch_.reset();
   // The model's own memory is not on the engine's account.
   meter_.reset();
-  auto whole = residency_->let_go(not_gathered);
+  auto whole = [&] {
+    const Unmetered unmetered;  // nor on that of another engine of this thread
+    return residency_->let_go(not_gathered);
+  }();
   // Others may still read this rank's shards.
   if (whole && waits) whole = transport_->barrier(deadline());
   views_.reset();

@@ -22,8 +22,8 @@ std::optional<std::pair<std::string, at::Tensor>> Engine::FullState::next() {
 }
 
 Result<at::Tensor> Engine::Impl::copy_of(const ManagedTensor& parameter) {
-  SHARDLIGHT_TRY_STATUS(residency_->hold(parameter.unit, /*writes=*/false));
   at::Tensor copy = at::empty(parameter.sizes, parameter.tensor.options().requires_grad(false));
+  SHARDLIGHT_TRY_STATUS(residency_->hold(parameter.unit, /*writes=*/false));
   if (parameter.bytes() > 0) {
     std::memcpy(copy.mutable_data_ptr(), parameter.memory().data(), parameter.bytes());
   }

@@ -144,6 +144,10 @@ void retire(ManagedTensor& tensor, std::string message) {
   tensor.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
 }
 
+bool is_managed(const ManagedTensor& managed) {
+  return managed.memory()._mutable_data_ptr_no_checks().get_deleter() == &keep_memory;
+}
+
 bool intact(const ManagedTensor& managed) {
   const at::Tensor& tensor = managed.tensor;
   const auto* impl = tensor.unsafeGetTensorImpl();

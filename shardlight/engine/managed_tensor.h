@@ -96,6 +96,9 @@ void retire(ManagedTensor& tensor, std::string message);
 // and the storage has our pointer.
 bool intact(const ManagedTensor& managed);
 
+// Whether the adopted storage, which may be no tensor's any more, still has our pointer.
+bool is_managed(const ManagedTensor& managed);
+
 // The mark of our storages; frees nothing.
 void keep_memory(void* tensor);
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,10 +16,10 @@ namespace {
 
 using Transports = std::vector<std::unique_ptr<comm::Transport>>;
 
-// Engines of a process are told apart by their order of making, which is the same on all ranks.
+// Calls of connect are told apart by their order, which is the same on all ranks.
 std::string next_job(const std::string& job) {
-  static std::atomic<int> made{0};
-  return job + "/" + std::to_string(made++);
+  static std::atomic<int> connects{0};
+  return job + "/" + std::to_string(connects++);
 }
 
 // The worlds of threads that connect again and again: each is made by whoever comes first, for all.
@@ -30,14 +31,21 @@ class ThreadsWorlds {
   Result<std::unique_ptr<comm::Transport>> take(const std::vector<comm::UnitSpec>& units,
                                                 std::size_t rank) {
     const std::scoped_lock lock(mutex_);
-    Meeting& meeting = meetings_[calls_.at(rank)++];
-    if (meeting.transports.empty()) {
-      SHARDLIGHT_TRY(meeting.transports, comm::make_threads_world(units, world_));
+    const std::size_t call = calls_.at(rank)++;
+    Meeting& meeting = meetings_[call];
+    if (meeting.taken == 0) {
+      auto made = comm::make_threads_world(units, world_);
+      if (made) meeting.transports = std::move(*made);
+      if (!made) meeting.failure = std::move(made).error();
       meeting.units = comm::text_of(units);
     }
+    const auto failure = meeting.failure;
     // Where this rank's is not taken, the others are told that it has left.
-    auto transport = std::exchange(meeting.transports.at(rank), nullptr);
-    if (comm::text_of(units) != meeting.units) {
+    auto transport = failure ? nullptr : std::exchange(meeting.transports.at(rank), nullptr);
+    const bool same = comm::text_of(units) == meeting.units;
+    if (++meeting.taken == world_) meetings_.erase(call);
+    if (failure) return Failure(*failure);
+    if (!same) {
       return user_error("model and options", "other units on some ranks than on others",
                         "the same parameters, stage and unit_bytes on all ranks");
     }
@@ -47,7 +55,9 @@ class ThreadsWorlds {
  private:
   struct Meeting {
     Transports transports;
-    std::string units;  // of the first to come
+    std::string units;             // of the first to come
+    std::optional<Error> failure;  // of making them
+    std::int64_t taken = 0;
   };
 
   std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "shardlight/engine/autograd_hooks.h"
+#include "shardlight/engine/building.h"
 
 namespace shardlight::engine {
 namespace {
@@ -97,7 +98,9 @@ Status Residency::start(ManagedTensors& parameters, Building* building) {
 // the model it came with; the model's own memory of the unit goes with it.
 Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
   UnitState& state = units_[unit];
-  std::vector<std::byte> values(size_of(layout_->units[unit].bytes()));
+  SHARDLIGHT_TRY(const auto buffer, memory::Buffer::zeros(*account_, memory::Tag::kGathered,
+                                                          layout_->units[unit].bytes()));
+  const std::span<std::byte> values = buffer.bytes();
   for (ManagedTensor* member : state.members) {
     if (member->bytes() == 0) continue;
     if (building != nullptr) SHARDLIGHT_TRY_STATUS(building->bring(member->tensor));
@@ -328,6 +331,18 @@ std::optional<layout::UnitIndex> Residency::held() const {
   return static_cast<layout::UnitIndex>(found - units_.begin());
 }
 
+Residency::~Residency() {
+  if (gone_) return;
+  for (UnitState& unit : units_) lose(unit, "the engine could not be made");
+}
+
+void Residency::lose(UnitState& unit, const std::string& why) {
+  for (ManagedTensor* member : unit.members) {
+    if (!is_managed(*member)) continue;
+    retire(*member, "parameter " + member->name + " was lost with its engine: " + why);
+  }
+}
+
 // Needs no room in the arena, and no other rank where the values are here.
 Status Residency::let_go(const std::optional<Error>& not_gathered) {
   Status status = settle_gathers();
@@ -337,10 +352,7 @@ Status Residency::let_go(const std::optional<Error>& not_gathered) {
     UnitState& unit = units_[index];
     auto given = give_back(index, not_gathered);
     if (!given) {
-      for (ManagedTensor* member : unit.members) {
-        retire(*member, "parameter " + member->name +
-                            " was lost with its engine: " + given.error().message());
-      }
+      lose(unit, given.error().message());
       if (!not_gathered) status = std::move(given);
     }
     unit = UnitState();

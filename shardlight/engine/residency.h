@@ -15,7 +15,6 @@
 
 #include "shardlight/comm/lane.h"
 #include "shardlight/comm/transport.h"
-#include "shardlight/engine/building.h"
 #include "shardlight/engine/forks.h"
 #include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/model_layout.h"
@@ -24,6 +23,8 @@
 #include "shardlight/memory/arena.h"
 
 namespace shardlight::engine {
+
+class Building;
 
 struct GatherCount {
   std::int64_t gathers = 0;
@@ -44,6 +45,14 @@ class Residency final : public Keeper {
       const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
       comm::Transport& transport, memory::Account& account, const TorchMeter& meter,
       Building* building = nullptr);
+
+  // Parameters that it still has are lost, and say so: let_go() comes before, unless it was never
+  // made whole.
+  ~Residency();
+  Residency(const Residency&) = delete;
+  Residency& operator=(const Residency&) = delete;
+  Residency(Residency&&) = delete;
+  Residency& operator=(Residency&&) = delete;
 
   // The whole unit of the parameter comes, and stays until unpin.
   bool pin(ManagedTensor& parameter, bool writes, const char* operator_name) override;
@@ -113,6 +122,7 @@ class Residency final : public Keeper {
   void count_gather(layout::UnitIndex unit);
   // The one to send away next; none if all are in use, or coming.
   std::optional<layout::UnitIndex> victim() const;
+  void lose(UnitState& unit, const std::string& why);
   Status give_back(layout::UnitIndex index, const std::optional<Error>& not_gathered);
   void show(UnitState& unit);
   void send_away(layout::UnitIndex unit);

@@ -33,7 +33,8 @@ struct Segment {
   std::int64_t offset = 0;  // in the rank's range of the unit
   StepSettings settings;
   std::int64_t steps = 0;  // that it has taken part in, the one that is taken included
-  // fp32 leaves of one dimension: the parameter's values, or of 16-bit parameters their masters.
+  // fp32 leaves, of one dimension but in a trial: the parameter's values, or of 16-bit parameters
+  // their masters.
   at::Tensor value;
   at::Tensor gradient;  // there from the first step on that it takes part in
 };
@@ -53,8 +54,8 @@ class SegmentOptimizer {
     // Gradients are to be divided by it, else they are means as they are; only where divides().
     std::optional<double> divisor;
   };
-  // Segments of one unit, by index, which take part in the step; the others have no gradient. Once
-  // a unit that has any, in any order. Gradients may be overwritten.
+  // Segments, by index, which take part in the step, each once a step; the engine gives those of a
+  // unit together. The others have no gradient. Gradients may be overwritten.
   virtual Status step(std::span<const std::size_t> taking_part, const Factors& factors) = 0;
   // All units had their turn, or had none.
   virtual Status end_step(double lr_factor) = 0;

@@ -96,7 +96,8 @@ class CountingAllocator final : public c10::Allocator {
     if (size == 0) return {nullptr, c10::DeviceType::CPU};
     if (LargeMemory* const large = large_memory_of_thread) {
       if (at::DataPtr whole = large->allocate(size)) {
-        return with_header(static_cast<std::byte*>(whole.get()), size, {.whole = std::move(whole)});
+        auto* const data = static_cast<std::byte*>(whole.get());
+        return with_header(data, size, {.whole = std::move(whole)});
       }
     }
     const auto& account = account_of_thread();
@@ -118,7 +119,9 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static at::DataPtr with_header(std::byte* data, std::size_t size, Source source) {
-    const Bytes bytes(static_cast<std::int64_t>(size));
+    // All of a block, as when it is kept.
+    const std::size_t taken = source.block.data != nullptr ? source.block.bytes : size;
+    const Bytes bytes(static_cast<std::int64_t>(taken));
     Tracked* const tracked = tracked_of_thread().get();
     const auto tag =
         tracked != nullptr || in_backward() ? memory::Tag::kTemporaries : memory::Tag::kActivations;
@@ -152,18 +155,23 @@ void lay_over_torch() {
 
 TorchMeter::TorchMeter(std::shared_ptr<memory::Account> account) : account_(std::move(account)) {
   lay_over_torch();
+  memory::BlockCache::of_process().open(account_);
   here();
 }
 
 TorchMeter::~TorchMeter() {
   if (account_of_thread() == account_) account_of_thread().reset();
-  memory::BlockCache::of_process().give_back(*account_, account_->level(memory::Tag::kCached).now);
+  memory::BlockCache::of_process().close(*account_);
 }
 
 void TorchMeter::here() const {
   auto& account = account_of_thread();
   if (account != account_) account = account_;
 }
+
+Unmetered::Unmetered() : account_(std::move(account_of_thread())) { account_of_thread().reset(); }
+
+Unmetered::~Unmetered() { account_of_thread() = std::move(account_); }
 
 void set_large_memory(LargeMemory* memory) {
   lay_over_torch();

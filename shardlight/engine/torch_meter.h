@@ -1,7 +1,8 @@
 // Puts what torch allocates on the CPU on an engine's account: a counting allocator laid over
 // torch's own (c10::SetAllocator). A thread's allocations count for the engine whose parameters it
 // used last: in backward as temporaries, else as activations. They go off that account wherever
-// they are freed, also after the engine has ended. Any thread.
+// they are freed, also after the engine has ended. From 256 KiB on their memory is that of
+// memory/block_cache.h, or comes from the thread's LargeMemory. Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,20 @@ class TorchMeter {
   std::shared_ptr<memory::Account> account_;
 };
 
+// While it lives, what this thread allocates is on no account.
+class Unmetered {
+ public:
+  Unmetered();
+  ~Unmetered();
+  Unmetered(const Unmetered&) = delete;
+  Unmetered& operator=(const Unmetered&) = delete;
+  Unmetered(Unmetered&&) = delete;
+  Unmetered& operator=(Unmetered&&) = delete;
+
+ private:
+  std::shared_ptr<memory::Account> account_;  // of the thread before
+};
+
 // Another source of memory for large pieces, of one thread.
 class LargeMemory {
  public:
@@ -42,12 +57,12 @@ class LargeMemory {
 // Of this thread's allocations, from now on; they are on no account. Null: none.
 void set_large_memory(LargeMemory* memory);
 
-// What came from a LargeMemory, of a pointer to torch's memory, or from torch; null for other
-// pointers.
+// What came from a LargeMemory, of a pointer to torch's memory, or from torch, or empty for a block
+// of the cache; null for other pointers.
 const at::DataPtr* beneath(const at::DataPtr& pointer);
 
 // While it lives, what this thread allocates are temporaries of the meter's engine; what is left of
-// it at its end, wherever it is by then, gets the tag.
+// it at its end, wherever it is by then, gets the tag. One at a time a thread.
 class KeptAllocations {
  public:
   KeptAllocations(const TorchMeter& meter, memory::Tag tag);

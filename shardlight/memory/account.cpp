@@ -1,7 +1,6 @@
 #include "shardlight/memory/account.h"
 
 #include "shardlight/base/check.h"
-#include "shardlight/memory/block_cache.h"
 
 namespace shardlight::memory {
 
@@ -22,10 +21,10 @@ void Account::Counter::change(std::int64_t by) {
 Level Account::Counter::level() const { return {.now = Bytes(now), .peak = Bytes(peak)}; }
 
 void Account::add(Tag tag, Bytes bytes) {
-  if (tag != Tag::kCached && level(Tag::kCached).now > Bytes(0)) {
+  if (make_room_ && tag != Tag::kCached && level(Tag::kCached).now > Bytes(0)) {
     const Level all = total();
     const Bytes after = all.now + bytes;
-    if (after > all.peak) BlockCache::of_process().give_back(*this, after - all.peak);
+    if (after > all.peak) make_room_(after - all.peak);
   }
   tags_.at(static_cast<std::size_t>(tag)).change(bytes.value());
   total_.change(bytes.value());

@@ -6,7 +6,9 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <string_view>
+#include <utility>
 
 #include "shardlight/base/quantity.h"
 
@@ -22,8 +24,8 @@ enum class Tag : std::uint8_t {
   kMaster,       // fp32 copies of 16-bit parameters
   kOptimizer,    // optimizer states
   kActivations,  // what torch allocates outside of backward
-  kTemporaries,  // what torch allocates in backward
-  kCached,       // large pieces of the last two that ended, kept for the next ones
+  kTemporaries,  // what torch allocates in backward, and a class of torch.optim in its step
+  kCached,       // large pieces of torch's memory that ended, kept for the next ones
 };
 
 inline constexpr std::size_t kTags = 11;
@@ -37,12 +39,14 @@ struct Level {
 
 class Account {
  public:
-  // Where the sum would rise above its peak, what is kept of this account's large pieces goes first
-  // (block_cache.h).
   void add(Tag tag, Bytes bytes);
   void remove(Tag tag, Bytes bytes);
   // Gives bytes another tag: the sum does not move.
   void move(Tag from, Tag to, Bytes bytes);
+
+  // What add() calls where something is kCached and the sum would rise above its peak: it takes as
+  // many bytes of that off, if it can. Given before other threads use the account.
+  void make_room_by(std::function<void(Bytes)> make_room) { make_room_ = std::move(make_room); }
 
   Level level(Tag tag) const;
   // Of all tags together; the peak is that of the sum, not the sum of peaks.
@@ -60,6 +64,7 @@ class Account {
 
   std::array<Counter, kTags> tags_;
   Counter total_;
+  std::function<void(Bytes)> make_room_;
 };
 
 }  // namespace shardlight::memory

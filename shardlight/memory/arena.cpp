@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "shardlight/base/check.h"
+#include "shardlight/memory/pages.h"
 
 namespace shardlight::memory {
 namespace {
@@ -14,15 +15,15 @@ namespace {
 alignas(64) std::byte nothing{};
 
 constexpr auto kGrain = static_cast<std::size_t>(Arena::kGrainBytes);
-constexpr std::uintptr_t kPage = 4096;
 
 std::size_t round_up(std::size_t size) { return (size + kGrain - 1) / kGrain * kGrain; }
 
 // The whole pages between two places go back to the kernel.
 void drop_pages(std::byte* begin, std::byte* end) {
   const auto at = [](std::byte* place) { return reinterpret_cast<std::uintptr_t>(place); };
-  const std::uintptr_t first = (at(begin) + kPage - 1) / kPage * kPage;
-  const std::uintptr_t last = at(end) / kPage * kPage;
+  const std::uintptr_t page = page_bytes();
+  const std::uintptr_t first = (at(begin) + page - 1) / page * page;
+  const std::uintptr_t last = at(end) / page * page;
   if (last > first) madvise(begin + (first - at(begin)), last - first, MADV_DONTNEED);
 }
 

@@ -15,7 +15,8 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Blocks : public ::testing::Test {
  protected:
-  void TearDown() override { cache().give_back(*account_, kept()); }
+  void SetUp() override { cache().open(account_); }
+  void TearDown() override { cache().close(*account_); }
 
   static BlockCache& cache() { return BlockCache::of_process(); }
   Bytes kept() const { return account_->level(Tag::kCached).now; }
@@ -77,6 +78,17 @@ TEST_F(Blocks, GoWhereTheSumWouldRiseAboveItsPeak) {
   EXPECT_EQ(account_->total().peak, Bytes(64 * kMiB));
   account_->remove(Tag::kOptimizer, Bytes(64 * kMiB));
   EXPECT_LE(resident_bytes() - before, std::int64_t{2} << 20);
+}
+
+TEST_F(Blocks, OfAClosedAccountAreNotKept) {
+  const Block kept_one = cache().take(4 * kMiB);
+  const Block late = cache().take(4 * kMiB);
+  cache().give(kept_one, account_);
+  EXPECT_EQ(kept(), Bytes(4 * kMiB));
+  cache().close(*account_);
+  EXPECT_EQ(kept(), Bytes(0));
+  cache().give(late, account_);
+  EXPECT_EQ(kept(), Bytes(0));
 }
 
 TEST_F(Blocks, OfMoreThanThereIsAreNone) {
