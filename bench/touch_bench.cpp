@@ -8,6 +8,7 @@
 // backward, AdamW) a parameter.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>

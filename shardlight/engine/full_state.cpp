@@ -14,7 +14,7 @@ Engine::FullState Engine::full_state() {
 }
 
 std::optional<std::pair<std::string, at::Tensor>> Engine::FullState::next() {
-  const auto item = or_throw(engine_->impl().state_at(position_, last_));
+  auto item = or_throw(engine_->impl().state_at(position_, last_));
   if (!item) return std::nullopt;
   ++position_;
   last_ = item->second;

@@ -33,7 +33,10 @@ Values values_of(const TestModel& model) {
 
 void expect_equal(const Values& found, const Values& expected) {
   ASSERT_EQ(found.size(), expected.size());
-  for (const auto& [name, value] : expected) EXPECT_TRUE(found.at(name).equal(value)) << name;
+  for (const auto& [name, value] : expected) {
+    const double most = found.at(name).sub(value).abs().max().item<double>();
+    EXPECT_TRUE(found.at(name).equal(value)) << name << " by up to " << most;
+  }
 }
 
 void train_steps(Engine& engine, const Training& run, const TestModel& model, std::int64_t first,
