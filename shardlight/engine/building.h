@@ -32,7 +32,7 @@ class Building final : public LargeMemory {
                                                  std::shared_ptr<memory::Account> account,
                                                  std::optional<Bytes> most, Seconds deadline);
   // What is away then is lost.
-  ~Building();
+  ~Building() override;
   Building(const Building&) = delete;
   Building& operator=(const Building&) = delete;
   Building(Building&&) = delete;

@@ -27,7 +27,7 @@ std::string next_job(const std::string& job) {
 
 // The kernels behind matrix products are chosen in a process's first one. Two first ones at once,
 // in two threads, were seen to round otherwise than all later ones (in 1 of 100 processes).
-void choose_kernels() { static const at::Tensor product = at::ones({8, 8}).mm(at::ones({8, 8})); }
+void choose_kernels() { static const at::Tensor kProduct = at::ones({8, 8}).mm(at::ones({8, 8})); }
 
 // The worlds of threads that connect again and again: each is made by whoever comes first, for all.
 class ThreadsWorlds {

@@ -50,8 +50,12 @@ class LargeMemory {
   // are the meter's until the piece ends. Aligned to 64 bytes.
   virtual at::DataPtr allocate(std::size_t bytes) = 0;
 
- protected:
-  ~LargeMemory() = default;
+  LargeMemory() = default;
+  virtual ~LargeMemory() = default;
+  LargeMemory(const LargeMemory&) = delete;
+  LargeMemory& operator=(const LargeMemory&) = delete;
+  LargeMemory(LargeMemory&&) = delete;
+  LargeMemory& operator=(LargeMemory&&) = delete;
 };
 
 // Of this thread's allocations, from now on; they are on no account. Null: none.

@@ -16,14 +16,14 @@ Bytes bytes_of(const Block& block) { return Bytes(static_cast<std::int64_t>(bloc
 
 BlockCache& BlockCache::of_process() {
   // For good: tensors may end after everything else.
-  static auto* const cache = [] {
+  static auto* const kCache = [] {
     auto* const made = new BlockCache();
     // No child has a lock that a thread of its parent took.
     ::pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
                      [] { of_process().mutex_.unlock(); });
     return made;
   }();
-  return *cache;
+  return *kCache;
 }
 
 void BlockCache::open(const std::shared_ptr<Account>& account) {

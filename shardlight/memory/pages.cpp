@@ -12,8 +12,8 @@ constexpr std::size_t kHugeFrom = std::size_t{2} << 20;
 }  // namespace
 
 std::size_t page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
+  static const auto kBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return kBytes;
 }
 
 std::size_t whole_pages(std::size_t bytes) {
