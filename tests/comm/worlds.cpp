@@ -34,7 +34,7 @@ std::vector<std::string> run_processes(std::int64_t world, const std::vector<Uni
 
 // The thread sanitizer sees nothing between processes.
 #if defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kMostRanks = 4;
+constexpr std::int64_t kMostRanks = 8;
 constexpr std::int64_t kMostProcesses = 0;
 #elif defined(__SANITIZE_ADDRESS__)
 constexpr std::int64_t kMostRanks = 8;
