@@ -1,5 +1,5 @@
 // What the engine's look at every operator costs, where operators do next to nothing: microseconds
-// an operator, with an engine in the process over without one, in turns; the medians of rounds.
+// an operator without an engine in the process and with one; the medians of rounds.
 //
 //   touch_bench
 //
@@ -73,22 +73,25 @@ void parameters(int count, int to_a_unit) {
     managed.emplace_back("p" + std::to_string(i), at::ones({kElements}).requires_grad_());
     plain.emplace_back("p" + std::to_string(i), at::ones({kElements}).requires_grad_());
   }
-  const auto engine = make_engine(managed, Bytes(4 * kElements * to_a_unit));
   const auto forward = [](const Engine::NamedTensors& model) {
     at::Tensor x = at::ones({kElements});
     for (const auto& [name, parameter] : model) x = x + parameter;
     return x.sum();
   };
+  std::vector<double> without, with, steps;
+  for (int round = 0; round < kRounds; ++round) {
+    const c10::NoGradGuard no_grad;
+    without.push_back(microseconds([&] { forward(plain); }) / count);
+  }
+  const auto engine = make_engine(managed, Bytes(4 * kElements * to_a_unit));
   const auto step = [&] {
     engine->backward(forward(managed));
     engine->step();
   };
   step();
   step();
-  std::vector<double> without, with, steps;
   for (int round = 0; round < kRounds; ++round) {
     const c10::NoGradGuard no_grad;
-    without.push_back(microseconds([&] { forward(plain); }) / count);
     with.push_back(microseconds([&] { forward(managed); }) / count);
     const at::AutoGradMode grad(true);
     steps.push_back(microseconds(step) / count);
