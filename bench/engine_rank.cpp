@@ -17,18 +17,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/process_memory.h"
 #include "shardlight/comm/place.h"
 #include "shardlight/engine/engine.h"
 #include "shardlight/model/gpt.h"
 
 namespace {
 
+using shardlight::proportional_bytes;
 using shardlight::engine::AdamW;
 using shardlight::engine::Engine;
 using shardlight::engine::Options;
@@ -71,17 +72,6 @@ class PlainAdamW {
  private:
   std::vector<at::Tensor> parameters_, m_, v_, steps_;
 };
-
-// Anonymous and shared memory, each page divided by the processes that map it.
-std::int64_t proportional_bytes() {
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  std::string word;
-  std::int64_t kib = 0, sum = 0;
-  while (rollup >> word) {
-    if (word == "Pss_Anon:" || word == "Pss_Shmem:") rollup >> kib, sum += kib;
-  }
-  return sum * 1024;
-}
 
 class PeakSampler {
  public:

@@ -1,10 +1,8 @@
 #include "shardlight/engine/building.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +12,7 @@
 
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/operator_inputs.h"
+#include "shardlight/engine/random_state.h"
 #include "shardlight/memory/pages.h"
 
 namespace shardlight::engine {
@@ -56,6 +55,10 @@ struct Building::Piece {
   int uses = 0;  // by operators that run
   std::int64_t last_use = 0;
 
+  // It can only go once its storage is known.
+  void see(const at::Tensor& tensor) {
+    if (!storage) storage = tensor.storage().getWeakStorageImpl();
+  }
   std::size_t begin_of(std::int64_t rank, std::int64_t world) const {
     const std::size_t pages = size / page_bytes();
     return pages * static_cast<std::size_t>(rank) / static_cast<std::size_t>(world) * page_bytes();
@@ -138,16 +141,13 @@ Status Building::compare_histories() {
                     "the same operators on the same sizes and values in the same order");
 }
 
-// One multiplication of FNV-1a for each.
-void Building::remember(std::uint64_t what) { history_ = (history_ ^ what) * 1099511628211U; }
+void Building::remember(std::uint64_t what) {
+  history_ = comm::hash_of_text({reinterpret_cast<const char*>(&what), sizeof what}, history_);
+}
 
 Status Building::compare_random_states(const char* when) {
   const at::DisableRecordFunctionGuard unrecorded;
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const at::Tensor state = [&] {
-    const std::scoped_lock lock(generator.mutex());
-    return generator.get_state();
-  }();
+  const at::Tensor state = random_state();
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(state.const_data_ptr()),
                                          state.nbytes());
   SHARDLIGHT_TRY(const auto differs, first_difference(*transport_, {bytes}, deadline()));
@@ -215,7 +215,7 @@ std::unique_ptr<at::ObserverContext> Building::before_operator(const at::RecordF
   for_each_input(function, [&](const at::Tensor& tensor, std::size_t /*argument*/) {
     Piece* const piece = piece_of(tensor);
     if (piece == nullptr || piece->building != &building) return;
-    building.see(tensor);
+    piece->see(tensor);
     if (traits_of(function).only_views) return;
     if (auto brought = building.bring(*piece); !brought) return;
     ++piece->uses;
@@ -229,7 +229,10 @@ void Building::after_operator(const at::RecordFunction& function, at::ObserverCo
   Building* const building = building_of_thread;
   if (building == nullptr || context == nullptr) return;
   for (const c10::IValue& value : function.outputs()) {
-    for_each_tensor(value, [&](const at::Tensor& tensor) { building->see(tensor); });
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      Piece* const piece = piece_of(tensor);
+      if (piece != nullptr && piece->building == building) piece->see(tensor);
+    });
   }
   for (const std::int64_t birth : static_cast<Uses*>(context)->births) {
     const auto piece = building->pieces_.find(birth);
@@ -240,13 +243,6 @@ void Building::after_operator(const at::RecordFunction& function, at::ObserverCo
   const Bytes largest = building->largest_;
   const Bytes most = building->most_.value_or(largest + largest);
   building->make_room(most > largest ? most - largest : Bytes(0));
-}
-
-// A piece can only go where its storage is known.
-void Building::see(const at::Tensor& tensor) {
-  Piece* const piece = piece_of(tensor);
-  if (piece == nullptr || piece->building != this || piece->storage) return;
-  piece->storage = tensor.storage().getWeakStorageImpl();
 }
 
 void Building::set_here(Piece& piece, bool here) {
@@ -322,13 +318,13 @@ void Building::let_go(Piece& piece) {
   pieces_.erase(piece.birth);
   piece.building = nullptr;
   whole_ = whole_ - bytes_of(piece.size);
-  account_->remove(memory::Tag::kGathered, bytes_of(piece.size));
+  count(piece, &memory::Account::remove);
 }
 
 Status Building::bring(const at::Tensor& tensor) {
   Piece* const piece = piece_of(tensor);
   if (piece == nullptr || piece->building != this) return {};
-  see(tensor);
+  piece->see(tensor);
   return bring(*piece);
 }
 

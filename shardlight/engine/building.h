@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "shardlight/comm/text_hash.h"
 #include "shardlight/comm/transport.h"
 #include "shardlight/engine/torch_meter.h"
 #include "shardlight/memory/account.h"
@@ -69,7 +70,6 @@ class Building final : public LargeMemory {
   Status compare_random_states(const char* when);
   Status compare_histories();
   void remember(std::uint64_t what);
-  void see(const at::Tensor& tensor);
   void leave();
   comm::Deadline deadline() const { return comm::Deadline(deadline_); }
   void count(const Piece& piece, void (memory::Account::*how)(memory::Tag, Bytes));
@@ -88,7 +88,7 @@ class Building final : public LargeMemory {
   std::map<std::int64_t, Piece*> pieces_;  // by birth
   Bytes whole_, largest_;
   std::int64_t births_ = 0, uses_ = 0;
-  std::uint64_t history_ = 14695981039346656037U;
+  std::uint64_t history_ = comm::kNoText;
   int running_ = 0;  // operators within each other
   std::optional<at::CallbackHandle> callback_;
   std::optional<Error> error_;

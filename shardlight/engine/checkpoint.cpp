@@ -1,46 +1,20 @@
 #include "shardlight/engine/checkpoint.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <mutex>
 #include <utility>
+
+#include "shardlight/engine/random_state.h"
 
 namespace shardlight {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  return generator.get_state();
-}
-
-// Torch's generator as it was, until this ends.
-class RandomState {
- public:
-  explicit RandomState(const at::Tensor& state) : before_(random_state()) { set(state); }
-  ~RandomState() { set(before_); }
-  RandomState(const RandomState&) = delete;
-  RandomState(RandomState&&) = delete;
-  RandomState& operator=(const RandomState&) = delete;
-  RandomState& operator=(RandomState&&) = delete;
-
- private:
-  static void set(const at::Tensor& state) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::scoped_lock lock(generator.mutex());
-    generator.set_state(state);
-  }
-
-  at::Tensor before_;
-};
 
 // What backward needs to go forward again, beside the inputs.
 struct Recipe : torch::CustomClassHolder {
@@ -58,7 +32,7 @@ struct Segment : torch::autograd::Function<Segment> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& /*anchor*/,
                             const Checkpointed& segment, at::TensorList inputs) {
     context->saved_data[kRecipe] =
-        c10::IValue::make_capsule(c10::make_intrusive<Recipe>(segment, random_state()));
+        c10::IValue::make_capsule(c10::make_intrusive<Recipe>(segment, engine::random_state()));
     context->save_for_backward(inputs.vec());
     return segment(inputs.vec());
   }
@@ -73,7 +47,8 @@ struct Segment : torch::autograd::Function<Segment> {
     }
     at::Tensor again;
     {
-      const RandomState as_before(recipe->random);
+      const engine::KeptRandomState kept;
+      engine::set_random_state(recipe->random);
       const at::AutoGradMode recorded(true);
       again = recipe->segment(inputs);
     }

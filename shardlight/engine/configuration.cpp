@@ -10,12 +10,7 @@
 namespace shardlight::engine {
 namespace {
 
-// All bits of it.
-std::string text_of(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.17g", value);
-  return text.data();
-}
+std::string text_of(double value) { return exact_text(value); }
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
 
@@ -77,6 +72,12 @@ std::string text_of(const NamedTensors& buffers) {
 }
 
 }  // namespace
+
+std::string exact_text(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.17g", value);
+  return text.data();
+}
 
 Configuration configuration_of(const Optimizer& optimizer, const Options& options,
                                const ModelLayout& layout, const NamedTensors& buffers) {

@@ -18,6 +18,9 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 Configuration configuration_of(const Optimizer& optimizer, const Options& options,
                                const ModelLayout& layout, const NamedTensors& buffers);
 
+// A number as text that has all of its bits.
+std::string exact_text(double value);
+
 // A user error of the first field that differs from rank to rank, with this rank's value.
 Status compare_configuration(comm::Transport& transport, const Configuration& mine,
                              comm::Deadline deadline);

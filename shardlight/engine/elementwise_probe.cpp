@@ -9,9 +9,9 @@
 
 #include <array>
 #include <cstring>
-#include <mutex>
 
 #include "shardlight/base/random.h"
+#include "shardlight/engine/random_state.h"
 #include "shardlight/engine/segment_optimizer.h"
 
 namespace shardlight::engine {
@@ -21,30 +21,6 @@ constexpr const char* kAllowed =
     "a class that steps each element by itself, as SGD, Adam, AdamW, Adagrad and RMSprop do: a "
     "rank steps its part of a parameter, so norms and factors over whole tensors (LAMB, Adafactor, "
     "Muon), random numbers and closures (LBFGS) are not; in a trial ";
-
-// The generator's state is the process's: whoever draws in between draws the same once more.
-class KeptGenerator {
- public:
-  KeptGenerator() : state_(now()) {}
-  ~KeptGenerator() {
-    if (now().equal(state_)) return;
-    const std::scoped_lock lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  KeptGenerator(const KeptGenerator&) = delete;
-  KeptGenerator& operator=(const KeptGenerator&) = delete;
-  KeptGenerator(KeptGenerator&&) = delete;
-  KeptGenerator& operator=(KeptGenerator&&) = delete;
-
- private:
-  at::Tensor now() {
-    const std::scoped_lock lock(generator_.mutex());
-    return generator_.get_state();
-  }
-
-  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
-  at::Tensor state_;
-};
 
 // Matrices too, since some optimizers treat them otherwise than vectors.
 const std::vector<std::vector<std::int64_t>> kShapes = {{1037}, {17, 61}, {8, 5, 3, 9}};
@@ -158,7 +134,7 @@ Status check_elementwise(const Optimizer& optimizer) {
   if (torch == nullptr) return {};
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
-  const KeptGenerator kept;
+  const KeptRandomState kept;
   for (const auto& shape : kShapes) SHARDLIGHT_TRY_STATUS(try_out(*torch, shape));
   return {};
 }

@@ -23,7 +23,10 @@ Engine::Gathered::~Gathered() {
 
 Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
                const Optimizer& optimizer, const Options& options)
-    : impl_(or_throw(Impl::create(parameters, buffers, optimizer, options))) {}
+    : Engine(optimizer, options) {
+  impl_ = or_throw(Impl::create(parameters, buffers, optimizer, options));
+  unbuilt_.reset();
+}
 
 // What a parent process has of it is not this process's to end.
 Engine::~Engine() {

@@ -13,7 +13,6 @@
 #include "shardlight/comm/decorators/delaying.h"
 #include "shardlight/engine/autograd_hooks.h"
 #include "shardlight/engine/configuration.h"
-#include "shardlight/engine/elementwise_probe.h"
 #include "shardlight/engine/forks.h"
 
 namespace shardlight::engine {
@@ -38,9 +37,6 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
                                                            const NamedTensors& buffers,
                                                            const Optimizer& optimizer,
                                                            const Options& options, Built built) {
-  SHARDLIGHT_TRY_STATUS(check_options(optimizer, options));
-  // build() has, before the model was made.
-  if (built.building == nullptr) SHARDLIGHT_TRY_STATUS(check_elementwise(optimizer));
   std::unique_ptr<Impl> impl(new Impl(options));
   auto started = impl->start(parameters, buffers, optimizer, std::move(built));
   if (started) started = impl->take_buffers(buffers);

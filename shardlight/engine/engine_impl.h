@@ -39,6 +39,7 @@ struct Built {
 
 class Engine::Impl {
  public:
+  // Of an optimizer and options that were checked.
   static Result<std::unique_ptr<Impl>> create(const NamedTensors& parameters,
                                               const NamedTensors& buffers,
                                               const Optimizer& optimizer, const Options& options,
@@ -69,7 +70,7 @@ class Engine::Impl {
                                                                      const at::Tensor& last);
 
   // An error if the engine cannot be used any more.
-  Status ready() const { return check(); }
+  Status check() const;
   std::optional<Error> failure() const;
   MemoryReport memory() const;
   TrafficReport traffic() const;
@@ -94,7 +95,6 @@ class Engine::Impl {
   Result<at::Tensor> copy_of(const ManagedTensor& parameter);
   void backward_failed();
   void seed_micro_step() const;
-  Status check() const;
   Status check_step() const;
   Status compare_replicas();
   Result<StepReport> step_all();

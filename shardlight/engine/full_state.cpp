@@ -9,7 +9,7 @@
 namespace shardlight::engine {
 
 Engine::FullState Engine::full_state() {
-  or_throw(impl().ready());
+  or_throw(impl().check());
   return FullState(*this);
 }
 

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <utility>
 
+#include "shardlight/engine/configuration.h"
 #include "shardlight/engine/segment_optimizer.h"
 
 namespace shardlight::engine {
@@ -147,11 +147,7 @@ class OptimizerOfTorch final : public OptimizerClass {
 
 }  // namespace
 
-std::string option::text_of(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.17g", value);
-  return text.data();
-}
+std::string option::text_of(double value) { return exact_text(value); }
 
 TorchOptimizer torch_optimizer(TorchClass torch_class, const TorchChoices& choices) {
   return {.name = torch_class.name,

@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "processes.h"
-#include "shardlight/engine/engine.h"
+#include "training.h"
 
 namespace shardlight::engine {
 namespace {
@@ -78,10 +78,7 @@ std::string train(Engine& engine, const Net& net, std::int64_t width) {
   auto state = engine.full_state();
   while (const auto item = state.next()) {
     const auto& [name, tensor] = *item;
-    std::uint64_t hash = 1469598103934665603U;
-    const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
-    for (std::size_t i = 0; i < tensor.nbytes(); ++i) hash = (hash ^ bytes[i]) * 1099511628211U;
-    said += name + ":" + std::to_string(hash) + " ";
+    said += name + ":" + std::to_string(hash_of(tensor)) + " ";
   }
   return said;
 }

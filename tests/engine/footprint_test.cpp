@@ -8,8 +8,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <fstream>
-
+#include "bench/process_memory.h"
 #include "shardlight/comm/shm/shm_world.h"
 #include "tests/comm/child_processes.h"
 #include "training.h"
@@ -20,16 +19,10 @@ namespace {
 constexpr std::int64_t kWidth = 2048;
 constexpr int kLayers = 7;  // of 16 MiB: 117 MB
 
-std::int64_t proportional_bytes() {
+// Without what the heap keeps for itself.
+std::int64_t process_bytes() {
   ::malloc_trim(0);
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  std::string word;
-  std::int64_t kib = 0, sum = 0;
-  // The rest are files, whose pages are shared with whoever else runs torch on this machine.
-  while (rollup >> word) {
-    if (word == "Pss_Anon:" || word == "Pss_Shmem:") rollup >> kib, sum += kib;
-  }
-  return sum * 1024;
+  return proportional_bytes();
 }
 
 at::Tensor loss_of(const Engine::NamedTensors& weights) {
@@ -63,7 +56,7 @@ struct Growth {
 };
 
 Growth growth_of(std::int64_t width, int layers, const Options& options) {
-  const std::int64_t before = proportional_bytes();
+  const std::int64_t before = process_bytes();
   const auto weights = weights_of(width, layers);
   Engine engine(weights, {}, AdamW{.lr = 1e-4}, options);
   for (int step = 0; step < 2; ++step) {
@@ -76,7 +69,7 @@ Growth growth_of(std::int64_t width, int layers, const Options& options) {
   const auto together = [&] { return engine.transport().barrier(deadline).has_value(); };
   if (!together()) return {};
   const Growth growth{.account = engine.memory().total.now.value(),
-                      .kernel = proportional_bytes() - before};
+                      .kernel = process_bytes() - before};
   return together() ? growth : Growth();
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 
+#include "each_stage.h"
 #include "plain_twin.h"
 #include "shardlight/base/environment.h"
 
@@ -81,15 +82,6 @@ std::vector<Case> cases(std::size_t model) {
                    .optimizer = i / 96});
   }
   return all;
-}
-
-void expect_all_stages_equal(Training run, const Outcome& expected) {
-  for (int stage = 0; stage <= 3; ++stage) {
-    run.options.stage = stage;
-    EXPECT_EQ(difference(train(run), expected), "") << "stage " << stage;
-  }
-  run.options.shared_units = true;
-  EXPECT_EQ(difference(train(run), expected), "") << "stage 3 with shared units";
 }
 
 class Parity : public ::testing::TestWithParam<std::string> {};

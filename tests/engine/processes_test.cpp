@@ -52,12 +52,9 @@ TEST_F(Processes, TrainWithTheBitsOfOneAtEveryStage) {
 
 // All bits of the values, as text.
 std::string digest(const Outcome& outcome) {
-  std::uint64_t hash = 1469598103934665603U;
+  std::uint64_t hash = comm::kNoText;
   for (const auto* values : {&outcome.gradients, &outcome.parameters, &outcome.states}) {
-    for (const auto& [name, tensor] : *values) {
-      const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
-      for (std::size_t i = 0; i < tensor.nbytes(); ++i) hash = (hash ^ bytes[i]) * 1099511628211U;
-    }
+    for (const auto& [name, tensor] : *values) hash = hash_of(tensor, hash);
   }
   return std::to_string(hash);
 }

@@ -12,6 +12,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include "each_stage.h"
 #include "own_optimizers.h"
 #include "plain_twin.h"
 #include "shardlight/base/environment.h"
@@ -73,16 +74,6 @@ const std::vector<std::pair<const char*, Choose>> kChoices = {
     {"AdamW", choice_of<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).amsgrad(true))},
     {"an own one", choice_of<SignOfMean>(OwnOptions(0.01).weight_decay(0.1))}};
 
-void expect_all_stages_equal(Training run) {
-  const Outcome expected = train_plainly(run);
-  for (int stage = 0; stage <= 3; ++stage) {
-    run.options.stage = stage;
-    EXPECT_EQ(difference(train(run), expected), "") << "stage " << stage;
-  }
-  run.options.shared_units = true;
-  EXPECT_EQ(difference(train(run), expected), "") << "stage 3 with shared units";
-}
-
 class TorchOptimizers : public ::testing::TestWithParam<std::string> {};
 
 // Quick: of every model two or three classes, each with another number of ranks, turned from model
@@ -106,7 +97,7 @@ TEST_P(TorchOptimizers, HaveTheBitsOfAPlainProcess) {
       const auto& [name, choose] = kChoices[i];
       choose(run);
       SCOPED_TRACE(testing::Message() << name << ", " << world << " ranks");
-      expect_all_stages_equal(run);
+      expect_all_stages_equal(run, train_plainly(run));
     }
   }
 }
@@ -126,7 +117,7 @@ TEST(TorchOptimizer, FollowsGroupsAndTheSchedule) {
                             {.patterns = {"second.*"}, .lr = {}, .weight_decay = 0.5}};
       run.options.lr_schedule = warmup_cosine(2, 10);
       choose(run);
-      expect_all_stages_equal(run);
+      expect_all_stages_equal(run, train_plainly(run));
     }
   }
 }

@@ -134,6 +134,11 @@ Outcome train_rank(const Training& run, const Ranks& ranks, const TestModel& mod
   return outcome;
 }
 
+std::uint64_t hash_of(const at::Tensor& tensor, std::uint64_t before) {
+  return comm::hash_of_text({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()},
+                            before);
+}
+
 void on_threads(const Training& run, const RankBody& body) {
   const auto world = static_cast<std::size_t>(run.world);
   const std::vector<Ranks> ranks = ranks_as_threads(run.world);

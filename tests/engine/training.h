@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models.h"
+#include "shardlight/comm/text_hash.h"
 #include "shardlight/engine/engine.h"
 
 namespace shardlight::engine {
@@ -51,6 +52,9 @@ void accumulate(Engine& engine, const Training& run, const TestModel& model, std
 // rank throws comes out of it.
 using RankBody = std::function<void(const Ranks& ranks, const TestModel& model)>;
 void on_threads(const Training& run, const RankBody& body);
+
+// All bits of a tensor, after what `before` is the hash of.
+std::uint64_t hash_of(const at::Tensor& tensor, std::uint64_t before = comm::kNoText);
 
 // Each parameter once, by its first name.
 std::vector<std::pair<std::string, at::Tensor>> unique_parameters(const TestModel& model);
