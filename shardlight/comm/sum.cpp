@@ -78,8 +78,4 @@ void add_as_float(float* sum, const void* source, DType dtype, std::int64_t elem
   }
 }
 
-void copy_bytes(void* target, const void* source, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
-}
-
 }  // namespace shardlight::comm

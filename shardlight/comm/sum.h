@@ -1,6 +1,6 @@
-// The arithmetic of a reduce: gradients of any floating dtype added into fp32, and copies. Element
-// by element in order, one rounding an addition, so a result depends on nothing but its operands:
-// not on length, alignment or the processor. The caller sees to it that nobody else writes.
+// The arithmetic of a reduce: gradients of any floating dtype added into fp32. Element by
+// element in order, one rounding an addition, so a result depends on nothing but its operands: not
+// on length, alignment or the processor. The caller sees to it that nobody else writes.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,5 @@ bool can_reduce(layout::DType dtype);
 // sum[i] = source[i], or sum[i] + source[i], for i < elements.
 void store_as_float(float* sum, const void* source, layout::DType dtype, std::int64_t elements);
 void add_as_float(float* sum, const void* source, layout::DType dtype, std::int64_t elements);
-
-// memcpy, also of nothing; the ranges do not overlap. No stores that bypass the cache: whoever
-// gathers reads these bytes next.
-void copy_bytes(void* target, const void* source, std::int64_t bytes);
 
 }  // namespace shardlight::comm

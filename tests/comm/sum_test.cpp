@@ -64,23 +64,5 @@ TEST(Sum, LengthAndAlignmentDoNotShow) {
   }
 }
 
-TEST(CopyBytes, CopiesAllAndNothingElse) {
-  constexpr std::size_t kLarge = (std::size_t{4} << 20) + 1000;
-  std::vector<unsigned char> source(kLarge + 64);
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    source[i] = static_cast<unsigned char>(i * 7 + i / 251);
-  }
-  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, kLarge}) {
-    for (const std::size_t begin : {0, 1, 31, 32}) {
-      std::vector<unsigned char> target(kLarge + 64, 0xee);
-      copy_bytes(target.data() + begin, source.data() + 3, static_cast<std::int64_t>(size));
-      for (std::size_t i = 0; i < target.size(); ++i) {
-        const bool inside = i >= begin && i < begin + size;
-        ASSERT_EQ(target[i], inside ? source[3 + i - begin] : 0xee) << size << " " << begin;
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace shardlight::comm

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/mpi/exchange.h"
-#include "shardlight/comm/sum.h"
 
 namespace shardlight::comm {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "shardlight/base/check.h"
 #include "shardlight/comm/call_checks.h"
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/mpi/mpi_transport.h"
-#include "shardlight/comm/sum.h"
 #include "shardlight/telemetry/log.h"
 
 namespace shardlight::comm {
@@ -90,7 +90,8 @@ void MpiTransport::copy_slices(UnitId unit, std::int64_t version, const std::vec
     const std::span<const std::byte> slice =
         own ? memory.shard(unit) : (*peers_)[static_cast<std::size_t>(owner.value())]->slice(unit);
     const auto bytes = static_cast<std::int64_t>(slice.size());
-    copy_bytes(target.data() + spec.slice_begin(owner).value() * each, slice.data(), bytes);
+    copy_of_unit(target.data() + spec.slice_begin(owner).value() * each, slice.data(), bytes,
+                 spec.bytes().value());
     if (!own) exchange_->count_gathered(bytes);
   }
 }

@@ -1,8 +1,8 @@
 #include "shardlight/comm/mpi/mpi_transport.h"
 
 #include "shardlight/comm/call_checks.h"
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/gradient.h"
-#include "shardlight/comm/sum.h"
 
 namespace shardlight::comm {
 namespace {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "shardlight/comm/call_checks.h"
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/gradient.h"
 #include "shardlight/comm/shared/shared_call.h"
 #include "shardlight/comm/sum.h"
@@ -147,7 +148,7 @@ Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
   SHARDLIGHT_TRY(const bool any, await_sum(unit, round, 0, elements, call));
   if (!any) return false;
-  copy_bytes(target.data(), at<float>(layout_.places(unit).sums), 4 * elements);
+  copy_of_unit(target.data(), at<float>(layout_.places(unit).sums), 4 * elements, 4 * elements);
   bytes_gathered_ += 4 * (elements - spec.slices[rank_.value()].value());
   return true;
 }

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "shardlight/comm/call_checks.h"
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/shared/shared_call.h"
-#include "shardlight/comm/sum.h"
 
 namespace shardlight::comm {
 namespace {
@@ -94,7 +94,8 @@ Status SharedTransport::gather(UnitId unit, std::int64_t version, std::span<std:
     if (owner == rank_ && in_place) continue;
     const std::span<const std::byte> from = slice(unit, owner);
     const auto bytes = static_cast<std::int64_t>(from.size());
-    copy_bytes(target.data() + spec.slice_begin(owner).value() * each, from.data(), bytes);
+    copy_of_unit(target.data() + spec.slice_begin(owner).value() * each, from.data(), bytes,
+                 spec.bytes().value());
     if (owner != rank_) bytes_gathered_ += bytes;
   }
   return {};

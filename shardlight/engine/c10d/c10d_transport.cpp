@@ -8,7 +8,7 @@
 
 #include "shardlight/base/arithmetic.h"
 #include "shardlight/comm/call_checks.h"
-#include "shardlight/comm/sum.h"
+#include "shardlight/comm/copy.h"
 #include "shardlight/comm/text_hash.h"
 
 namespace shardlight::engine {
