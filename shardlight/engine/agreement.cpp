@@ -30,18 +30,30 @@ Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
 }
 
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
-  std::array<double, 4> values = {mine.parameters_edited ? 1.0 : 0.0,
-                                  mine.gradients_edited ? 1.0 : 0.0, mine.lr_factor,
-                                  -mine.lr_factor};
+  const auto low = static_cast<double>(mine.optimizer_settings & 0xffffffffU);
+  const auto high = static_cast<double>(mine.optimizer_settings >> 32U);
+  std::array<double, 8> values = {mine.parameters_edited ? 1.0 : 0.0,
+                                  mine.gradients_edited ? 1.0 : 0.0,
+                                  mine.lr_factor,
+                                  -mine.lr_factor,
+                                  low,
+                                  -low,
+                                  high,
+                                  -high};
   SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kMax, deadline));
   if (values[2] != -values[3]) {
     return user_error("lr_schedule", std::to_string(mine.lr_factor),
                       "the same factor on all ranks: they have " + std::to_string(-values[3]) +
                           " to " + std::to_string(values[2]));
   }
+  if (values[4] != -values[5] || values[6] != -values[7]) {
+    return user_error("optimizer", "with other settings on some ranks than on others",
+                      "the same lr and other hyper-parameters on all ranks in every step");
+  }
   return StepFlags{.parameters_edited = values[0] > 0,
                    .gradients_edited = values[1] > 0,
-                   .lr_factor = mine.lr_factor};
+                   .lr_factor = mine.lr_factor,
+                   .optimizer_settings = mine.optimizer_settings};
 }
 
 // A hash in two halves that doubles hold exactly; equal on all ranks where the highest is the

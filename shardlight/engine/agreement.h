@@ -26,11 +26,12 @@ Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
                             comm::Deadline deadline);
 
 // What was changed outside of the optimizer. Also the barrier at a step's entry. Errors (user): an
-// lr_factor that differs from rank to rank.
+// lr_factor, or settings of the optimizer, by their hash, that differ from rank to rank.
 struct StepFlags {
   bool parameters_edited = false;
   bool gradients_edited = false;
   double lr_factor = 1;
+  std::uint64_t optimizer_settings = 0;
 };
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline);
 

@@ -75,9 +75,11 @@ Result<StepReport> Engine::Impl::step_all() {
   if (!std::isfinite(lr_factor) || lr_factor < 0) {
     return user_error("lr_schedule", std::to_string(lr_factor), "a finite factor, 0 or more");
   }
+  SHARDLIGHT_TRY(const std::uint64_t settings, states_->settings_hash());
   const StepFlags mine = {.parameters_edited = residency_->edited(),
                           .gradients_edited = gradients_edited,
-                          .lr_factor = lr_factor};
+                          .lr_factor = lr_factor,
+                          .optimizer_settings = settings};
   SHARDLIGHT_TRY_STATUS(residency_->settle_gathers());
   // No rank changes what others may still read: all have ended forward and backward when this
   // returns.

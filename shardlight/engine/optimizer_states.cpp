@@ -125,6 +125,7 @@ Status OptimizerStates::take_segments(const ParametersOf& parameters,
       const std::int64_t offset = row.slice_offset.value();
       segments_.push_back({.unit = index,
                            .parameter = row.parameter,
+                           .name = layout_->table[row.parameter].names.front(),
                            .offset = offset,
                            .settings = settings[row.parameter],
                            .steps = 0,

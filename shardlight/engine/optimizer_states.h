@@ -48,6 +48,8 @@ class OptimizerStates {
               const std::vector<bool>& used);
   Status end_step(const StepFactors& factors);
   bool by_unit() const { return optimizer_->by_unit(); }
+  // As SegmentOptimizer has it.
+  Result<std::uint64_t> settings_hash() { return optimizer_->settings_hash(); }
   // 16-bit parameters become the rounding of their stepped masters.
   void write(layout::UnitIndex unit);
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardlight/base/result.h"
@@ -30,6 +31,7 @@ struct StepSettings {
 struct Segment {
   layout::UnitIndex unit = 0;
   layout::ParameterIndex parameter = 0;
+  std::string_view name;         // of the parameter, its first one; empty in a trial
   std::int64_t offset = 0;  // in the rank's range of the unit
   StepSettings settings;
   std::int64_t steps = 0;  // that it has taken part in, the one that is taken included
@@ -62,6 +64,9 @@ class SegmentOptimizer {
   // Whether values are stepped as step() returns; else only end_step() does it.
   virtual bool by_unit() const = 0;
   virtual bool divides() const { return false; }
+  // Of the settings that the next step uses, where they can change between steps: ranks compare it
+  // before each. Errors (user): settings that cannot be used.
+  virtual Result<std::uint64_t> settings_hash() { return 0; }
 
   // The names of its states, each an fp32 value for an element of a rank's range of a unit; none
   // where only it knows what it keeps.

@@ -1,0 +1,15 @@
+"""Errors of Shardlight. UserError: a setting or an argument; it has .field, .value and .allowed.
+JobError: a lost rank, a time-out, no memory; it has .rank, .unit and .operation."""
+
+from __future__ import annotations
+
+from shardlight._engine import BugError, JobError, Error, UserError
+
+__all__ = ["BugError", "JobError", "Error", "UserError", "user_error"]
+
+
+def user_error(field: str, value: str, allowed: str) -> UserError:
+    """With the engine's own wording."""
+    error = UserError(f"{field}: '{value}' is not allowed; allowed: {allowed}")
+    error.field, error.value, error.allowed = field, value, allowed
+    return error

@@ -1,0 +1,160 @@
+"""A torch.optim optimizer as the engine steps it: an instance of its class over this rank's parts.
+
+The user's optimizer keeps what users and LR schedulers set: its groups and their
+hyper-parameters, which each step reads. What it steps, and the states, are the other instance's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from shardlight._engine import PythonOptimizer
+from shardlight._errors import user_error
+
+# They step each element from its own value, gradient and state. Others are tried out by the engine.
+_ELEMENTWISE = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.ASGD,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.Rprop,
+)
+# Of `fused=None`, which leaves the choice to torch, this is the fastest on every device.
+_FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def settings_text(optimizer: torch.optim.Optimizer) -> str:
+    """All hyper-parameters of all groups, so that ranks can compare them."""
+    groups = [
+        sorted((key, repr(_plain(value))) for key, value in group.items() if key != "params")
+        for group in optimizer.param_groups
+    ]
+    return repr(groups)
+
+
+def groups_by_name(
+    optimizer: torch.optim.Optimizer, named: Sequence[tuple[str, torch.Tensor]]
+) -> dict[str, int]:
+    """The group of each parameter that has one, by each of its names."""
+    group_of = {
+        id(parameter): index
+        for index, group in enumerate(optimizer.param_groups)
+        for parameter in group["params"]
+    }
+    known = {id(parameter) for _, parameter in named}
+    for index, group in enumerate(optimizer.param_groups):
+        for parameter in group["params"]:
+            if id(parameter) not in known:
+                raise user_error(
+                    "optimizer",
+                    f"group {index} with a tensor of shape {tuple(parameter.shape)}",
+                    "parameters of the model, the very tensors: made from model.parameters()",
+                )
+    for name, parameter in named:
+        if parameter.requires_grad and id(parameter) not in group_of:
+            raise user_error(
+                "optimizer",
+                f"without the parameter {name}, which requires a gradient",
+                "every parameter that trains in some group; freeze the others by "
+                "requires_grad_(False)",
+            )
+    return {name: group_of[id(p)] for name, p in named if id(p) in group_of}
+
+
+class Stepper:
+    """Steps segments, each a part of the parameter of that name, by a new instance."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        group_of: dict[str, int],
+        names: Sequence[str],
+        values: Sequence[torch.Tensor],
+    ) -> None:
+        members: list[list[torch.Tensor]] = [[] for _ in optimizer.param_groups]
+        for name, value in zip(names, values, strict=True):
+            # In a trial names are empty: the first group's settings are as good as any.
+            members[group_of[name] if name else 0].append(value)
+        self._outer = optimizer
+        self._used = [index for index, some in enumerate(members) if some]
+        self._inner: torch.optim.Optimizer | None = None
+        if self._used:
+            self._inner = self._construct(members)
+        self.divides = bool(getattr(self._inner, "_step_supports_amp_scaling", False))
+
+    def _settings(self, index: int) -> dict[str, Any]:
+        group = self._outer.param_groups[index]
+        settings = {key: value for key, value in group.items() if key != "params"}
+        if type(self._outer) in _FUSED and settings.get("fused", False) is None:
+            settings["fused"] = not (settings.get("foreach") or settings.get("differentiable"))
+        return settings
+
+    def _construct(self, members: list[list[torch.Tensor]]) -> torch.optim.Optimizer:
+        cls = type(self._outer)
+        known = inspect.signature(cls.__init__).parameters
+        common = {k: v for k, v in self._outer.defaults.items() if k in known}
+        if common.get("fused", False) is None and cls in _FUSED:
+            common["fused"] = self._settings(self._used[0])["fused"]
+        groups = [{"params": members[index], **self._settings(index)} for index in self._used]
+        return cls(groups, **common)
+
+    def settings_hash(self) -> int:
+        """Of the settings that the next step uses."""
+        text = settings_text(self._outer).encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+    def step(self, divisor: float | None) -> None:
+        """Gradients are in .grad, to be divided by `divisor` first where there is one."""
+        if self._inner is None:
+            return
+        for index, group in zip(self._used, self._inner.param_groups, strict=True):
+            group.update(self._settings(index))
+        if self.divides:
+            self._inner.grad_scale = None if divisor is None else torch.tensor(float(divisor))
+            self._inner.found_inf = None
+        self._inner.step()
+
+
+def for_engine(
+    optimizer: torch.optim.Optimizer,
+    named: Sequence[tuple[str, torch.Tensor]],
+    elementwise: bool,
+) -> PythonOptimizer:
+    """What the engine is given. Errors: parameters that are not the model's, or are missing."""
+    if any(_stepped(state) for state in optimizer.state.values()):
+        raise user_error(
+            "optimizer",
+            f"{type(optimizer).__name__} with states of steps it has taken",
+            "one that has not stepped yet",
+        )
+    group_of = groups_by_name(optimizer, named)
+    # Some classes make states at once, of whole parameters.
+    optimizer.state.clear()
+    return PythonOptimizer(
+        type(optimizer).__name__,
+        settings_text(optimizer),
+        elementwise or type(optimizer) in _ELEMENTWISE,
+        lambda names, values: Stepper(optimizer, group_of, names, values),
+    )
+
+
+def _stepped(state: Any) -> bool:
+    if not isinstance(state, dict) or not state:
+        return False
+    step = state.get("step", 1)
+    return float(step) > 0

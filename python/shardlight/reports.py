@@ -1,0 +1,74 @@
+"""What an engine says of itself: memory by tag against the ledger, traffic against the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Level:
+    """Bytes."""
+
+    now: int
+    peak: int
+    # What the ledger says it holds between steps; None where it says nothing.
+    ledger: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Bytes of this rank by tag (docs/engine.md has the list)."""
+
+    tags: dict[str, Level]
+    total: Level
+
+    def __str__(self) -> str:
+        rows = [("tag", "now", "ledger", "peak")]
+        for tag, level in [*self.tags.items(), ("total", self.total)]:
+            if level.peak == 0 and not level.ledger:
+                continue
+            ledger = "" if level.ledger is None else _mb(level.ledger)
+            rows.append((tag, _mb(level.now), ledger, _mb(level.peak)))
+        lines = [f"{tag:<12}{now:>10}{ledger:>10}{peak:>10}" for tag, now, ledger, peak in rows]
+        return "\n".join(["Memory of this rank, MB", *lines])
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of calls of the exchange, waiting for other ranks included. Seconds; p50 and p99 to 4.5 %."""
+
+    calls: int
+    total: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class TrafficReport:
+    """Of this rank since the engine began: bytes, counts and seconds."""
+
+    moved: dict[str, int]  # "gathered", "reduced": where bytes move
+    planned: dict[str, int]  # by what was done
+    gathers: int
+    gathers_ahead: int  # of them, begun before their unit was used
+    unforeseen: int  # uses that the micro-step before did not have
+    gather_waited: float
+    reduce_waited: float
+    gather: Times
+    reduce: Times
+    gathered_peak: int
+
+
+def memory_report(report: dict[str, Any]) -> MemoryReport:
+    tags = {tag: Level(**level) for tag, level in report["tags"].items()}
+    return MemoryReport(tags, Level(**report["total"]))
+
+
+def traffic_report(report: dict[str, Any]) -> TrafficReport:
+    times = {key: Times(**report[key]) for key in ("gather", "reduce")}
+    return TrafficReport(**{**report, **times})
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.3g}"
