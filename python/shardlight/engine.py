@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import types
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing_extensions import Unpack
 
 from shardlight import _engine, _optimizers
 from shardlight._errors import user_error
+from shardlight._habits import bind_model, bind_optimizer
 from shardlight._options import Choices, check_names, options_of
 from shardlight._ranks import ranks_of
 from shardlight.reports import MemoryReport, TrafficReport, memory_report, traffic_report
@@ -67,12 +67,13 @@ class Engine:
             choices.get("ranks", "auto"), named[0][1].device, choices.get("deadline", 300.0)
         )
         options = options_of(choices, ranks)
-        self.stage, self.accumulation = options.stage, options.accumulation
+        self.stage, self.accumulation, self.steps = options.stage, options.accumulation, 0
         stepped = _optimizers.for_engine(self.optimizer, named, elementwise)
         self._engine = _engine.Engine(named, list(model.named_buffers()), stepped, options)
         self.rank, self.world = self._engine.rank, self._engine.world
         self._end = weakref.finalize(self, _end, self._engine)
-        _bind(self.optimizer, weakref.ref(self))
+        bind_optimizer(self.optimizer, self)
+        self._hooks = bind_model(model, self)
 
     def backward(self, loss: torch.Tensor) -> None:
         """`loss.backward()`, and raises at once what went wrong on the way."""
@@ -86,6 +87,7 @@ class Engine:
     def step(self) -> StepReport:
         """After as many backward passes as `accumulation` says, on all ranks."""
         report = StepReport(**self._engine.step())
+        self.steps = report.step
         # What LR schedulers look for, to warn of a scheduler that steps first.
         self.optimizer._opt_called = True
         return report
@@ -140,7 +142,7 @@ class Engine:
     def full_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The model's state, tensor by tensor, with no more than one unit in memory beside it; on
         all ranks, to the end. The names are those of model.state_dict()."""
-        kept = self.model.state_dict(keep_vars=True).keys()
+        kept = set(self.model.state_dict(keep_vars=True))
         state = self._engine.full_state()
         while (item := state.next()) is not None:
             if item[0] in kept:
@@ -159,8 +161,14 @@ class Engine:
     def close(self) -> None:
         """Gives the model memory of its own with its values; all ranks together. What trains is an
         error afterwards."""
+        self._unbind()
         if self._end.detach() is not None:
             self._engine.close()
+
+    def _unbind(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     def __enter__(self) -> Engine:
         return self
@@ -168,7 +176,9 @@ class Engine:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.close()
-        elif self._end.detach() is not None:
+            return
+        self._unbind()
+        if self._end.detach() is not None:
             self._engine.leave()
 
     def __repr__(self) -> str:
@@ -201,46 +211,3 @@ def _end(engine: _engine.Engine) -> None:
         engine.leave()
     else:
         engine.close()
-
-
-def _bind(optimizer: torch.optim.Optimizer, engine: weakref.ref[Engine]) -> None:
-    """The optimizer's own calls become the engine's, so that loops need not change."""
-
-    def step(self: torch.optim.Optimizer, closure: Any = None) -> None:
-        if closure is not None:
-            raise user_error("closure", "given", "none: the engine steps once after backward")
-        _living(engine).step()
-
-    # Said here as the scheduler would say it: step() notes itself.
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-
-    def state_dict(self: torch.optim.Optimizer) -> None:
-        raise user_error(
-            "optimizer.state_dict()",
-            "of an optimizer whose states are sharded",
-            "engine.optimizer_state(parameter, name)",
-        )
-
-    def load_state_dict(self: torch.optim.Optimizer, state: Any) -> None:
-        raise user_error(
-            "optimizer.load_state_dict()",
-            "after the engine was made",
-            "no state: states cannot be loaded yet",
-        )
-
-    def add_param_group(self: torch.optim.Optimizer, group: Any) -> None:
-        raise user_error(
-            "optimizer.add_param_group()",
-            "after the engine was made",
-            "all groups before: what trains is settled when the engine is made",
-        )
-
-    for function in (step, state_dict, load_state_dict, add_param_group):
-        setattr(optimizer, function.__name__, types.MethodType(function, optimizer))
-
-
-def _living(engine: weakref.ref[Engine]) -> Engine:
-    living = engine()
-    if living is None:
-        raise user_error("optimizer.step()", "after its engine ended", "an engine that lives")
-    return living
