@@ -17,6 +17,7 @@ from shardlight._version import check_torch
 
 check_torch()
 
+from shardlight._building import building  # noqa: E402
 from shardlight._errors import BugError, Error, JobError, UserError  # noqa: E402
 from shardlight._options import Choices  # noqa: E402
 from shardlight.engine import Engine, StepReport  # noqa: E402
@@ -33,4 +34,5 @@ __all__ = [
     "Times",
     "TrafficReport",
     "UserError",
+    "building",
 ]

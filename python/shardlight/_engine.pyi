@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from torch import Tensor
 from torch.distributed import ProcessGroup, Store
@@ -58,12 +58,27 @@ class Options:
 class Scope:
     def end(self) -> None: ...
 
+class BuildingScope:
+    def __init__(self, options: Options) -> None: ...
+    def end(self) -> None: ...
+    def check(self) -> None: ...
+
 class FullState:
     def next(self) -> tuple[str, Tensor] | None: ...
 
 class Engine:
+    @overload
     def __init__(
         self,
+        parameters: Sequence[tuple[str, Tensor]],
+        buffers: Sequence[tuple[str, Tensor]],
+        optimizer: PythonOptimizer,
+        options: Options,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        scope: BuildingScope,
         parameters: Sequence[tuple[str, Tensor]],
         buffers: Sequence[tuple[str, Tensor]],
         optimizer: PythonOptimizer,

@@ -14,6 +14,7 @@ from torch import nn
 from typing_extensions import Unpack
 
 from shardlight import _engine, _optimizers
+from shardlight._building import take_scope
 from shardlight._errors import user_error
 from shardlight._habits import bind_model, bind_optimizer
 from shardlight._options import Choices, check_names, options_of
@@ -67,9 +68,11 @@ class Engine:
             choices.get("ranks", "auto"), named[0][1].device, choices.get("deadline", 300.0)
         )
         options = options_of(choices, ranks)
+        scope = take_scope()
         self.stage, self.accumulation, self.steps = options.stage, options.accumulation, 0
         stepped = _optimizers.for_engine(self.optimizer, named, elementwise)
-        self._engine = _engine.Engine(named, list(model.named_buffers()), stepped, options)
+        built = () if scope is None else (scope,)
+        self._engine = _engine.Engine(*built, named, list(model.named_buffers()), stepped, options)
         self.rank, self.world = self._engine.rank, self._engine.world
         self._end = weakref.finalize(self, _end, self._engine)
         bind_optimizer(self.optimizer, self)

@@ -23,6 +23,8 @@
 
 namespace shardlight::engine {
 
+class BuildingScope;
+
 struct StepReport {
   std::int64_t step = 0;     // from 1 on
   double lr_factor = 1;      // of the schedule
@@ -79,6 +81,10 @@ class Engine {
   // An engine whose model build() makes; until then all else is a user error of the field "engine".
   // Errors (user): of optimizer and options.
   explicit Engine(const Optimizer& optimizer, const Options& options = {});
+  // Of a model that was made in a scope of its own (building_scope.h), which has ended; the ranks
+  // are the scope's.
+  Engine(BuildingScope scope, const NamedTensors& parameters, const NamedTensors& buffers,
+         const Optimizer& optimizer, const Options& options = {});
   //   auto model = engine.build([] { return std::make_shared<Net>(config); });
   // What `make` returns, a module as above, on every rank alike. No rank ever holds the whole
   // model: what torch allocates in `make` is kept as this rank's share while it is not in use, so a
@@ -207,6 +213,7 @@ class Engine {
     NamedTensors parameters, buffers;
   };
   void build_with(const std::function<Named()>& make);
+  void take(BuildingScope scope, const Named& model);
 
   class Impl;
   struct Unbuilt;

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "shardlight/engine/building_scope.h"
 #include "shardlight/engine/engine.h"
 #include "shardlight/python/errors.h"
 #include "shardlight/python/options.h"
@@ -19,6 +20,18 @@ namespace py = pybind11;
 using engine::Engine;
 
 constexpr auto kNoGil = py::call_guard<py::gil_scoped_release>();
+
+using engine::BuildingScope;
+
+std::unique_ptr<Engine> make_built_engine(BuildingScope& scope,
+                                          const Engine::NamedTensors& parameters,
+                                          const Engine::NamedTensors& buffers,
+                                          const PythonOptimizer& optimizer,
+                                          const engine::Options& options) {
+  const engine::Optimizer taken = optimizer_of(optimizer);
+  const py::gil_scoped_release released;
+  return std::make_unique<Engine>(std::move(scope), parameters, buffers, taken, options);
+}
 
 std::unique_ptr<Engine> make_engine(const Engine::NamedTensors& parameters,
                                     const Engine::NamedTensors& buffers,
@@ -56,10 +69,20 @@ Scope gathered(Engine& engine, const std::vector<at::Tensor>& parameters, bool w
 }
 
 void define_engine(py::module_& module) {
+  py::class_<BuildingScope>(module, "BuildingScope")
+      .def(py::init([](const engine::Options& options) {
+             return BuildingScope(options, BuildingScope::Random::kOfRank0);
+           }),
+           kNoGil)
+      .def("end", &BuildingScope::end, kNoGil)
+      .def("check", [](const BuildingScope& scope) {
+        if (const auto error = scope.error()) throw Error(*error);
+      });
   py::class_<Scope>(module, "Scope").def("end", &Scope::end, kNoGil);
   py::class_<Engine::FullState>(module, "FullState").def("next", &Engine::FullState::next, kNoGil);
   py::class_<Engine>(module, "Engine")
       .def(py::init(&make_engine))
+      .def(py::init(&make_built_engine))
       .def("backward", &Engine::backward, kNoGil)
       .def("scaled", &Engine::scaled, kNoGil)
       .def("step",

@@ -1,0 +1,14 @@
+"""`with shardlight.building():` makes a model of transformers that a rank has no memory for."""
+
+
+def test_a_built_model_is_the_plain_one(run_ranks):
+    assert run_ranks(2, "build_large.py", "same").count("same as plain") == 2
+
+
+def test_a_model_larger_than_memory_is_built_and_trained(run_ranks):
+    printed = run_ranks(3, "build_large.py", "built")
+    assert printed.count("trained") == 3, printed
+
+
+def test_without_it_there_is_no_memory_for_the_model(run_ranks):
+    assert "can't allocate memory" in run_ranks(1, "build_large.py", "plain", code=1)
