@@ -41,11 +41,13 @@ Status check_target(const UnitSpec& unit, std::span<const std::byte> target) {
                     fmt::format("the unit's {}", bytes));
 }
 
-Status check_sum_target(const UnitSpec& unit, std::span<const float> target) {
-  const std::int64_t elements = unit.elements().value();
-  if (target.size() == static_cast<std::size_t>(elements)) return {};
-  return user_error("target", fmt::format("{} elements", target.size()),
-                    fmt::format("the unit's {}", elements));
+Status check_sum_target(const UnitSpec& unit, const SumSpan& target) {
+  const auto text = [](Count elements, layout::DType dtype) {
+    return fmt::format("{} elements of {}", elements.value(), layout::torch_name(dtype));
+  };
+  if (target.elements() == unit.elements() && target.dtype() == unit.sum_dtype) return {};
+  return user_error("target", text(target.elements(), target.dtype()),
+                    "the unit's " + text(unit.elements(), unit.sum_dtype));
 }
 
 Status check_not_released(std::int64_t round, bool released) {

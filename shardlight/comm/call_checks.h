@@ -21,7 +21,7 @@ Status check_rank(const char* field, Rank rank, std::int64_t world);
 Status check_peer(const char* field, Rank peer, Rank own, std::int64_t world);
 
 Status check_target(const UnitSpec& unit, std::span<const std::byte> target);  // of gather
-Status check_sum_target(const UnitSpec& unit, std::span<const float> target);  // of gather_reduced
+Status check_sum_target(const UnitSpec& unit, const SumSpan& target);          // of gather_reduced
 
 // `released`: whether this rank has released the sum of that round.
 Status check_not_released(std::int64_t round, bool released);

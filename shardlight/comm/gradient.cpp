@@ -21,7 +21,7 @@ Status check_gradient(const UnitSpec& unit, const Gradient& gradient) {
   if (gradient.parts.empty()) return {};
   if (!can_reduce(gradient.dtype)) {
     return user_error("gradient.dtype", std::string(layout::torch_name(gradient.dtype)),
-                      "float32, float16 or bfloat16");
+                      kReducedDTypes);
   }
   const Count all = unit.elements();
   Count free;
@@ -54,23 +54,25 @@ Bytes bytes_outside(const Gradient& gradient, Count begin, Count elements) {
   return layout::bytes_per_element(gradient.dtype) * (elements_of(gradient.parts) - within);
 }
 
-void store_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements) {
-  std::int64_t stored = 0;
-  each_within(gradient.parts, begin, begin + elements, gradient.dtype,
+void store_parts(const SumSpan& sum, const Gradient& gradient, std::int64_t begin) {
+  Count stored;
+  const auto store_zeros = [&](Count end) {
+    std::ranges::fill(sum.part(stored, end - stored).bytes(), std::byte{0});
+  };
+  each_within(gradient.parts, begin, begin + sum.elements().value(), gradient.dtype,
               [&](const GradientPart& part) {
-                const std::int64_t offset = part.begin.value();
-                std::fill(sum + stored, sum + offset, 0.0F);
-                store_as_float(sum + offset, part.data, gradient.dtype, part.elements.value());
-                stored = offset + part.elements.value();
+                store_zeros(part.begin);
+                store_into(sum.part(part.begin, part.elements), part.data, gradient.dtype);
+                stored = part.begin + part.elements;
               });
-  std::fill(sum + stored, sum + elements, 0.0F);
+  store_zeros(sum.elements());
 }
 
-void add_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements) {
-  each_within(
-      gradient.parts, begin, begin + elements, gradient.dtype, [&](const GradientPart& part) {
-        add_as_float(sum + part.begin.value(), part.data, gradient.dtype, part.elements.value());
-      });
+void add_parts(const SumSpan& sum, const Gradient& gradient, std::int64_t begin) {
+  each_within(gradient.parts, begin, begin + sum.elements().value(), gradient.dtype,
+              [&](const GradientPart& part) {
+                add_into(sum.part(part.begin, part.elements), part.data, gradient.dtype);
+              });
 }
 
 }  // namespace shardlight::comm

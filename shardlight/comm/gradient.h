@@ -16,10 +16,10 @@ Status check_gradient(const UnitSpec& unit, const Gradient& gradient);
 Bytes bytes_of(const Gradient& gradient);
 Bytes bytes_outside(const Gradient& gradient, Count begin, Count elements);
 
-// What elements [begin, begin + elements) of the unit have to do with `sum`, which holds these:
-// store, with 0 where there is no part; or add, which leaves those alone. The gradient has at least
-// one part and passes check_gradient.
-void store_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements);
-void add_parts(float* sum, const Gradient& gradient, std::int64_t begin, std::int64_t elements);
+// What the unit's elements from `begin` on have to do with `sum`, which holds as many of them as it
+// has: store, with 0 where there is no part; or add, which leaves those alone. The gradient has at
+// least one part and passes check_gradient.
+void store_parts(const SumSpan& sum, const Gradient& gradient, std::int64_t begin);
+void add_parts(const SumSpan& sum, const Gradient& gradient, std::int64_t begin);
 
 }  // namespace shardlight::comm

@@ -8,14 +8,17 @@
 
 namespace shardlight::comm {
 
-SliceSum::SliceSum(const ReduceOrder& order, std::int64_t world, Count elements,
-                   Count chunk_elements)
-    : world_(world), chunk_(chunk_elements), sum_(static_cast<std::size_t>(elements.value())) {
-  for (std::int64_t rank = 0; rank < world; ++rank) {
-    steps_.push_back(reduce_steps(order, world, Rank(rank)));
+SliceSum::SliceSum(const UnitSpec& unit, Rank owner, Count chunk_elements)
+    : world_(static_cast<std::int64_t>(unit.slices.size())),
+      dtype_(unit.sum_dtype),
+      elements_(unit.slices[static_cast<std::size_t>(owner.value())]),
+      chunk_(chunk_elements),
+      sum_(memory_for(elements_)) {
+  for (std::int64_t rank = 0; rank < world_; ++rank) {
+    steps_.push_back(reduce_steps(unit.order, world_, Rank(rank)));
   }
   // Of nothing too there is to say whether anybody had a gradient.
-  const std::int64_t some = std::max<std::int64_t>(elements.value(), 1);
+  const std::int64_t some = std::max<std::int64_t>(elements_.value(), 1);
   const auto chunks = static_cast<std::size_t>(divide_up(some, chunk_elements.value()));
   turns_.assign(chunks, 0);
   filled_.assign(chunks, false);
@@ -24,8 +27,17 @@ SliceSum::SliceSum(const ReduceOrder& order, std::int64_t world, Count elements,
 }
 
 Count SliceSum::chunk_size(std::int64_t chunk) const {
-  const Count all(static_cast<std::int64_t>(sum_.size()));
-  return std::min(chunk_, all - chunk_begin(chunk));
+  return std::min(chunk_, elements_ - chunk_begin(chunk));
+}
+
+SliceSum::Memory SliceSum::memory_for(Count elements) const {
+  return Memory(
+      static_cast<std::size_t>((layout::bytes_per_element(dtype_) * elements.value()).value()));
+}
+
+SumSpan SliceSum::span_of(Memory& values) const {
+  const auto bytes = static_cast<std::int64_t>(values.size());
+  return {values.data(), dtype_, Count(bytes / layout::bytes_per_element(dtype_).value())};
 }
 
 void SliceSum::begin_round(bool fresh) {
@@ -49,26 +61,23 @@ void SliceSum::add_step(std::int64_t chunk, const ReduceStep& step, const Gradie
   const bool own = step.source == kOwnGradient;
   const auto source = own ? partials.end() : partials.find(step.source);
   if (own ? passes : source == partials.end()) return;
-  const std::int64_t begin = chunk_begin(chunk).value();
-  const std::int64_t elements = chunk_size(chunk).value();
   bool store = false;
-  float* target = nullptr;
+  SumSpan target;
   if (step.target == kSumBuffer) {
     store = !filled_[index];
     filled_[index] = true;
-    target = sum_.data() + begin;
+    target = sum().part(chunk_begin(chunk), chunk_size(chunk));
   } else {
     const auto [found, made] = partials.try_emplace(step.target);
-    if (made) found->second.resize(static_cast<std::size_t>(elements));
+    if (made) found->second = memory_for(chunk_size(chunk));
     store = made;
-    target = found->second.data();
+    target = span_of(found->second);
   }
   if (own) {
-    (store ? store_parts : add_parts)(target, gradient, begin, elements);
+    (store ? store_parts : add_parts)(target, gradient, chunk_begin(chunk).value());
     return;
   }
-  (store ? store_as_float : add_as_float)(target, source->second.data(), layout::DType::kFloat32,
-                                          elements);
+  (store ? store_into : add_into)(target, source->second.data(), dtype_);
   partials.erase(source);
 }
 

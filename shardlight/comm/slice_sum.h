@@ -5,7 +5,6 @@
 #pragma once
 
 #include <map>
-#include <span>
 
 #include "shardlight/comm/transport.h"
 
@@ -13,7 +12,8 @@ namespace shardlight::comm {
 
 class SliceSum {
  public:
-  SliceSum(const ReduceOrder& order, std::int64_t world, Count elements, Count chunk_elements);
+  // Of the unit's elements that `owner` has.
+  SliceSum(const UnitSpec& unit, Rank owner, Count chunk_elements);
 
   std::int64_t chunks() const { return static_cast<std::int64_t>(turns_.size()); }
   Count chunk_begin(std::int64_t chunk) const { return chunk_ * chunk; }
@@ -30,20 +30,26 @@ class SliceSum {
 
   // Empty unless some rank had a gradient since the sum was fresh.
   bool filled() const { return filled_.front(); }
-  std::span<float> sum() { return sum_; }
+  SumSpan sum() { return span_of(sum_); }
 
  private:
+  using Memory = std::vector<std::byte>;
+
+  Memory memory_for(Count elements) const;
+  SumSpan span_of(Memory& values) const;
   void add_step(std::int64_t chunk, const ReduceStep& step, const Gradient& gradient, bool passes);
 
   std::int64_t world_;
+  layout::DType dtype_;
+  Count elements_;
   Count chunk_;
   std::vector<std::vector<ReduceStep>> steps_;  // by rank
-  std::vector<float> sum_;
+  Memory sum_;
   std::vector<std::int64_t> turns_;  // by chunk
   std::vector<bool> filled_;         // by chunk
   std::int64_t chunks_open_ = 0;
   // Partial sums that are not merged yet, by chunk: by buffer.
-  std::vector<std::map<int, std::vector<float>>> partials_;
+  std::vector<std::map<int, Memory>> partials_;
 };
 
 }  // namespace shardlight::comm

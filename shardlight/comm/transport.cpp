@@ -36,6 +36,10 @@ Status check_units(const std::vector<UnitSpec>& units, std::int64_t world) {
       }
       left -= slice.value();
     }
+    if (unit.reduces && !can_reduce(unit.sum_dtype)) {
+      return user_error(unit.name + ".sum_dtype", std::string(layout::torch_name(unit.sum_dtype)),
+                        kReducedDTypes);
+    }
     const bool grouped = unit.order.kind == ReduceOrderKind::kGrouped;
     if (grouped && (unit.order.group < 1 || unit.order.group > world)) {
       return user_error(unit.name + ".order.group", fmt::to_string(unit.order.group),
@@ -48,8 +52,9 @@ Status check_units(const std::vector<UnitSpec>& units, std::int64_t world) {
 std::string text_of(const std::vector<UnitSpec>& units) {
   std::string text;
   for (const UnitSpec& unit : units) {
-    text += fmt::format("\n{} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
-                        text_of(unit.order), unit.reduces, unit.whole);
+    text += fmt::format("\n{} {} {} {} {} {}", unit.name, static_cast<int>(unit.dtype),
+                        text_of(unit.order), unit.reduces, unit.whole,
+                        static_cast<int>(unit.sum_dtype));
     for (const Count slice : unit.slices) text += fmt::format(" {}", slice.value());
   }
   return text;

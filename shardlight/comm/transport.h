@@ -17,6 +17,7 @@
 #include "shardlight/comm/deadline.h"
 #include "shardlight/comm/operation.h"
 #include "shardlight/comm/reduce_order.h"
+#include "shardlight/comm/sum.h"
 #include "shardlight/layout/dtype.h"
 
 namespace shardlight::comm {
@@ -32,9 +33,13 @@ struct UnitSpec {
   bool reduces = true;  // false: frozen; no memory for sums is taken
   // Every rank keeps the whole unit, as replicated parameters do, and shard() lies within it.
   bool whole = false;
+  // In which the sum, and partial ones, are kept and sent: float32, bfloat16 or float16.
+  layout::DType sum_dtype = layout::DType::kFloat32;
 
   Count elements() const;
   Bytes bytes() const { return layout::bytes_per_element(dtype) * elements().value(); }
+  // Of so many elements of the sum.
+  Bytes sum_bytes(Count of) const { return layout::bytes_per_element(sum_dtype) * of.value(); }
   // Where rank's slice begins.
   Count slice_begin(Rank rank) const;
 };
@@ -105,10 +110,10 @@ class Transport {
   // This rank's slice of the sum, once every rank has taken part in `round`; empty if none of them
   // had a gradient since the sum started. It stays until release(); `round` is the last one of this
   // sum, the next is fresh.
-  virtual Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) = 0;
-  // The whole sum under the same conditions, copied to `target` (unit.elements()); false, and
-  // target untouched, if no rank had a gradient.
-  virtual Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+  virtual Result<SumSpan> reduced(UnitId unit, std::int64_t round, Deadline deadline) = 0;
+  // The whole sum under the same conditions, copied to `target` (unit.elements() of
+  // unit.sum_dtype); false, and target untouched, if no rank had a gradient.
+  virtual Result<bool> gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                                       Deadline deadline) = 0;
   // This rank has read what it needs of the sum. `round` as in reduced().
   virtual Status release(UnitId unit, std::int64_t round) = 0;
@@ -128,7 +133,7 @@ class Transport {
 };
 
 // Units that a transport can be made for, or a user error by unit and field: names given once, as
-// many slices as ranks, none negative, a dtype that can be gathered, group within 1 and world.
+// many slices as ranks, none negative, a sum_dtype that can be reduced, group within 1 and world.
 Status check_units(const std::vector<UnitSpec>& units, std::int64_t world);
 
 // All that ranks must agree on of their units, as text to hash and compare.

@@ -95,6 +95,7 @@ Configuration configuration_of(const Optimizer& optimizer, const Options& option
       {"accumulation", std::to_string(options.accumulation)},
       {"reduce", std::string(plan::name_of(layout.reduce))},
       {"order", comm::text_of(layout.order)},
+      {"grad_dtype", std::string(plan::name_of(options.grad_dtype))},
       {"reproducible", text_of(options.reproducible)},
       {"loss_scaling", text_of(options.loss_scaling.initial) + " " +
                            std::to_string(options.loss_scaling.growth_interval)},

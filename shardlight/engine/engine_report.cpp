@@ -52,7 +52,7 @@ void Engine::Impl::account_transport(int sign) {
     change(memory::Tag::kParameters, static_cast<std::int64_t>(values.size()));
     if (!layout_->units[unit].trainable) continue;
     const std::int64_t slice =
-        layout_->exchanged.slice(unit, layout_->rank).size().value() * kFloatBytes;
+        layout_->sum_bytes(unit, layout_->exchanged.slice(unit, layout_->rank).size()).value();
     change(sums, slice);
     change(memory::Tag::kSums, slice * partial);
   }
@@ -65,6 +65,12 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
     return layout::bytes_per_element(unit.dtype).value();
   };
   const BytesOf trained = [](const layout::Unit& unit) { return unit.trainable ? kFloatBytes : 0; };
+  const BytesOf summed = [&](const layout::Unit& unit) {
+    const bool mixed = unit.dtype != layout::DType::kFloat32;
+    const auto bytes = plan::state_bytes(mixed ? plan::Precision::kMixed : plan::Precision::kFp32,
+                                         layout_->grad_dtype, plan::Optimizer::kSgd);
+    return unit.trainable ? bytes.gradient : 0;
+  };
   const BytesOf mastered = [](const layout::Unit& unit) {
     return unit.trainable && unit.dtype != layout::DType::kFloat32 ? kFloatBytes : 0;
   };
@@ -72,7 +78,7 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
     case memory::Tag::kParameters:
       return held(*layout_, placements.parameters, dtype);
     case memory::Tag::kGradients:
-      return held(*layout_, placements.gradients, trained);
+      return held(*layout_, placements.gradients, summed);
     case memory::Tag::kOptimizer:
       if (const auto states = states_->state_names()) {
         return held(*layout_, placements.optimizer, trained) *

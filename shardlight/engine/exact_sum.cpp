@@ -83,6 +83,22 @@ bool ExactSum::add_squares(std::span<const float> elements) {
   return finite;
 }
 
+bool ExactSum::add_squares(const comm::SumSpan& elements) {
+  if (elements.dtype() == layout::DType::kFloat32) {
+    return add_squares(std::span<const float>(elements.floats()));
+  }
+  bool finite = true;
+  std::array<float, kBlock* kBlocksAtOnce> widened = {};
+  constexpr Count kAtOnce(widened.size());
+  for (Count begin; begin < elements.elements(); begin += kAtOnce) {
+    const Count size = std::min(kAtOnce, elements.elements() - begin);
+    const auto floats = std::span(widened).first(static_cast<std::size_t>(size.value()));
+    comm::store_into(comm::SumSpan(floats), elements.part(begin, size).data(), elements.dtype());
+    finite = add_squares(std::span<const float>(floats)) && finite;
+  }
+  return finite;
+}
+
 void ExactSum::carry() {
   std::uint64_t over = 0;
   for (auto& digit : digits_) {

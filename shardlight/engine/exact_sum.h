@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "shardlight/comm/sum.h"
+
 namespace shardlight::engine {
 
 class ExactSum {
@@ -22,6 +24,8 @@ class ExactSum {
   // Sums of squares of 64 elements each (the last may be shorter), added in order within a block by
   // a fixed pattern. False if one of them is not finite; it is left out then.
   bool add_squares(std::span<const float> elements);
+  // The same of the elements' values in fp32.
+  bool add_squares(const comm::SumSpan& elements);
 
   // Digits from 0 to 2^32 - 1, lowest first: what all-reduces add up exactly over up to 2^20 ranks.
   std::array<double, kDigits> digits() const;

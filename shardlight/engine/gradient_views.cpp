@@ -9,6 +9,7 @@
 #include "shardlight/engine/agreement.h"
 #include "shardlight/engine/autograd_hooks.h"
 #include "shardlight/engine/rounding.h"
+#include "shardlight/engine/sum_tensor.h"
 
 namespace shardlight::engine {
 namespace {
@@ -24,14 +25,15 @@ void scale(std::span<float> values, double factor) {
   for (float& value : values) value *= rounded;
 }
 
-at::Tensor tensor_of(std::span<float> values) {
-  return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat);
+std::span<float> floats_of(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-at::Tensor tensor_of(const memory::Buffer& buffer, layout::DType dtype) {
-  const auto each = static_cast<std::size_t>(layout::bytes_per_element(dtype).value());
-  return at::from_blob(buffer.data(), {static_cast<std::int64_t>(buffer.size() / each)},
-                       scalar_type_of(dtype));
+// In fp32: of an fp32 sum in its place, of another a copy.
+at::Tensor mean_of(const comm::SumSpan& sum, double factor) {
+  at::Tensor mean = tensor_of(sum).to(at::kFloat);
+  scale(floats_of(mean), factor);
+  return mean;
 }
 
 bool is_ours(const at::Tensor& gradient, const ManagedTensor& view) {
@@ -136,21 +138,21 @@ std::optional<Error> GradientViews::error() const {
 // Into the rank's own sum where it has one for the whole unit.
 Status GradientViews::bring(layout::UnitIndex index) {
   UnitState& unit = units_[index];
-  unit.values = gradients_->own_sum(index);
-  if (unit.values.empty()) {
-    const Bytes bytes(layout_->units[index].elements.value() *
-                      static_cast<std::int64_t>(sizeof(float)));
+  const layout::Unit& placed = layout_->units[index];
+  unit.sum = gradients_->own_sum(index);
+  if (unit.sum.empty()) {
+    const Bytes bytes = layout_->sum_bytes(index, placed.elements);
     SHARDLIGHT_TRY(unit.buffer, memory::Buffer::zeros(*account_, memory::Tag::kGathered, bytes));
-    unit.values = unit.buffer.floats();
+    unit.sum = {unit.buffer.data(), layout_->sum_dtype(index), placed.elements};
   }
-  SHARDLIGHT_TRY_STATUS(gradients_->read(index, unit.values));
-  scale(unit.values, mean_);
-  auto* memory = reinterpret_cast<std::byte*>(unit.values.data());
-  if (const auto& placed = layout_->units[index]; placed.dtype != layout::DType::kFloat32) {
+  SHARDLIGHT_TRY_STATUS(gradients_->read(index, unit.sum));
+  const at::Tensor mean = mean_of(unit.sum, mean_);
+  std::byte* memory = unit.sum.data();
+  if (placed.dtype != layout::DType::kFloat32) {
     SHARDLIGHT_TRY(unit.rounded,
                    memory::Buffer::zeros(*account_, memory::Tag::kGathered, placed.bytes()));
     memory = unit.rounded.data();
-    tensor_of(unit.rounded, placed.dtype).copy_(tensor_of(unit.values));
+    rounded(index).copy_(mean);
   }
   unit.memory = memory;
   for (const auto& member : unit.members) point_at(*member, memory + member->offset_bytes());
@@ -167,11 +169,14 @@ Result<at::Tensor> GradientViews::read(const ManagedTensor& parameter) {
   const at::DisableRecordFunctionGuard unrecorded;
   const at::NoGradGuard no_grad;
   if (units_[parameter.unit].here) return values_of(parameter).clone();
-  std::vector<float> values(
-      static_cast<std::size_t>(layout_->units[parameter.unit].elements.value()));
-  SHARDLIGHT_TRY_STATUS(gradients_->read(parameter.unit, values));
-  scale(values, mean_);
-  return at::from_blob(values.data() + parameter.offset, parameter.tensor.sizes(), at::kFloat)
+  const Count elements = layout_->units[parameter.unit].elements;
+  std::vector<std::byte> memory(
+      static_cast<std::size_t>(layout_->sum_bytes(parameter.unit, elements).value()));
+  const comm::SumSpan sum(memory.data(), layout_->sum_dtype(parameter.unit), elements);
+  SHARDLIGHT_TRY_STATUS(gradients_->read(parameter.unit, sum));
+  return mean_of(sum, mean_)
+      .narrow(0, parameter.offset, parameter.elements())
+      .view(parameter.tensor.sizes())
       .to(parameter.tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
 
@@ -202,6 +207,11 @@ Result<bool> GradientViews::take_edits(const std::vector<bool>& used) {
   return std::ranges::any_of(units_, &UnitState::edited);
 }
 
+at::Tensor GradientViews::rounded(layout::UnitIndex index) const {
+  const layout::Unit& placed = layout_->units[index];
+  return tensor_of({units_[index].rounded.data(), placed.dtype, placed.elements});
+}
+
 at::Tensor GradientViews::values_of(const ManagedTensor& gradient) const {
   return at::from_blob(units_[gradient.unit].memory + gradient.offset_bytes(), gradient.sizes,
                        gradient.type);
@@ -228,10 +238,10 @@ Status GradientViews::settle_edits() {
                         "changed to other values on some ranks than on others",
                         "the same changes on all ranks before step()");
     }
-    if (unit.rounded.size() > 0) {
-      take_changed(tensor_of(unit.values), tensor_of(unit.rounded, layout_->units[index].dtype));
-    }
-    SHARDLIGHT_TRY_STATUS(gradients_->replace_by_mean(index, unit.values));
+    const bool is_mean = unit.sum.dtype() == layout::DType::kFloat32;
+    const at::Tensor mean = is_mean ? tensor_of(unit.sum) : mean_of(unit.sum, mean_);
+    if (unit.rounded.size() > 0) take_changed(mean, rounded(index));
+    SHARDLIGHT_TRY_STATUS(gradients_->replace_by_mean(index, floats_of(mean)));
   }
   return {};
 }

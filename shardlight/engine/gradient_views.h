@@ -56,7 +56,7 @@ class GradientViews final : public Keeper {
  private:
   struct UnitState {
     std::vector<std::unique_ptr<ManagedTensor>> members;  // while they are shown
-    std::span<float> values;                              // where the mean is, once here
+    comm::SumSpan sum;                                    // once here; in fp32 it is the mean
     memory::Buffer buffer;                                // of it, where gradients are sharded
     memory::Buffer rounded;                               // the mean in the parameters' 16 bits
     std::byte* memory = nullptr;                          // what users see
@@ -66,6 +66,8 @@ class GradientViews final : public Keeper {
 
   Status bring(layout::UnitIndex unit);
   void retire_all(const char* why);
+  // What users see of a unit of 16-bit parameters.
+  at::Tensor rounded(layout::UnitIndex index) const;
   at::Tensor values_of(const ManagedTensor& gradient) const;
 
   const ModelLayout* layout_;

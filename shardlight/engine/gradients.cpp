@@ -47,9 +47,9 @@ Result<std::unique_ptr<Gradients>> Gradients::create(const ModelLayout& layout,
     state.late.resize(members);
     if (layout.keeps_local_gradients()) {
       const bool once = layout.reduces_once();
-      SHARDLIGHT_TRY(state.local,
-                     LocalGradients::create(account, unit, first, options.reproducible && once,
-                                            once ? options.accumulation : 1));
+      SHARDLIGHT_TRY(state.local, LocalGradients::create(account, unit, layout.sum_dtype(index),
+                                                         first, options.reproducible && once,
+                                                         once ? options.accumulation : 1));
     } else {
       state.pending.resize(members);
     }
@@ -144,7 +144,8 @@ Status Gradients::reduce_parts(layout::UnitIndex index, std::span<const comm::Gr
   UnitGradients& unit = units_[index];
   const bool as_it_came = !tensors.empty();
   const comm::Gradient gradient{
-      .parts = parts, .dtype = as_it_came ? layout_->units[index].dtype : layout::DType::kFloat32};
+      .parts = parts,
+      .dtype = as_it_came ? layout_->units[index].dtype : layout_->sum_dtype(index)};
   ++unit.round;
   bytes_reduced_ += bytes_for_others(index, gradient);
   const bool fresh = std::exchange(unit.fresh, false);
@@ -243,41 +244,58 @@ Status Gradients::reduce_late() {
   return wait_down_to(Bytes(0));
 }
 
-Result<std::span<float>> Gradients::slice(layout::UnitIndex unit) {
-  return transport_->reduced(unit, units_[unit].round, deadline());
+Result<comm::SumSpan> Gradients::slice(layout::UnitIndex index) {
+  const memory::Buffer& mean = units_[index].mean;
+  if (mean.size() == 0) return transport_->reduced(index, units_[index].round, deadline());
+  const layout::ElementRange own = layout_->exchanged.slice(index, layout_->rank);
+  const Count skipped = own.begin - layout_->stepped.slice(index, layout_->rank).begin;
+  return comm::SumSpan(mean.floats()).part(skipped, own.size());
 }
 
-Result<std::span<float>> Gradients::stepped(layout::UnitIndex index) {
+Result<comm::SumSpan> Gradients::stepped(layout::UnitIndex index) {
   if (layout_->placements.optimizer.sharded()) return slice(index);
-  const std::span<float> sum = own_sum(index);
+  const memory::Buffer& mean = units_[index].mean;
+  if (mean.size() > 0) return comm::SumSpan(mean.floats());
+  const comm::SumSpan sum = own_sum(index);
   if (units_[index].is_mean) return sum;
   SHARDLIGHT_TRY(const bool any, gather(index, sum));
-  return any ? sum : std::span<float>();
+  return any ? sum : comm::SumSpan();
 }
 
-Result<bool> Gradients::gather(layout::UnitIndex index, std::span<float> target) {
+Result<bool> Gradients::gather(layout::UnitIndex index, const comm::SumSpan& target) {
   SHARDLIGHT_TRY(const bool any,
                  transport_->gather_reduced(index, units_[index].round, target, deadline()));
   if (any) bytes_read_ += layout_->sum_bytes_of_others(index).value();
   return any;
 }
 
-Status Gradients::read(layout::UnitIndex index, std::span<float> target) {
+Status Gradients::read(layout::UnitIndex index, const comm::SumSpan& target) {
   SHARDLIGHT_TRY(const bool any, gather(index, target));
-  if (!any) std::ranges::fill(target, 0.0F);
+  if (!any) std::ranges::fill(target.bytes(), std::byte{0});
   return {};
 }
 
-std::span<float> Gradients::own_sum(layout::UnitIndex index) {
+comm::SumSpan Gradients::own_sum(layout::UnitIndex index) {
   auto& local = units_[index].local;
-  return local && !layout_->placements.gradients.sharded() ? local->sum() : std::span<float>();
+  return local && !layout_->placements.gradients.sharded() ? local->sum() : comm::SumSpan();
 }
 
 Status Gradients::replace_by_mean(layout::UnitIndex index, std::span<const float> mean) {
-  SHARDLIGHT_TRY(const auto own, slice(index));
-  const Count begin = layout_->exchanged.slice(index, layout_->rank).begin;
-  std::ranges::copy(mean.subspan(static_cast<std::size_t>(begin.value()), own.size()), own.begin());
-  units_[index].is_mean = true;
+  UnitGradients& unit = units_[index];
+  layout::ElementRange kept = layout_->exchanged.slice(index, layout_->rank);
+  std::span<float> target;
+  if (layout_->sum_dtype(index) == layout::DType::kFloat32) {
+    SHARDLIGHT_TRY(const auto own, slice(index));
+    target = own.floats();
+  } else {
+    kept = layout_->stepped.slice(index, layout_->rank);
+    const Bytes bytes = layout::bytes_per_element(layout::DType::kFloat32) * kept.size().value();
+    SHARDLIGHT_TRY(unit.mean, memory::Buffer::zeros(*account_, memory::Tag::kGathered, bytes));
+    target = unit.mean.floats();
+  }
+  const auto begin = static_cast<std::size_t>(kept.begin.value());
+  std::ranges::copy(mean.subspan(begin, target.size()), target.begin());
+  unit.is_mean = true;
   return {};
 }
 
@@ -288,6 +306,7 @@ Status Gradients::end_step() {
     if (unit.local) unit.local->clear();
     unit.fresh = true;
     unit.is_mean = false;
+    unit.mean = memory::Buffer();
     SHARDLIGHT_TRY_STATUS(transport_->release(index, unit.round));
   }
   used_.assign(used_.size(), false);

@@ -50,16 +50,16 @@ class Gradients {
 
   // After the last micro-step, on all ranks: this rank's slice of the unit's raw sum; empty if no
   // rank had a gradient.
-  Result<std::span<float>> slice(layout::UnitIndex unit);
+  Result<comm::SumSpan> slice(layout::UnitIndex unit);
   // What the optimizer steps with: the slice, or all of the sum where it is replicated.
-  Result<std::span<float>> stepped(layout::UnitIndex unit);
+  Result<comm::SumSpan> stepped(layout::UnitIndex unit);
   // The whole raw sum copied to `target` (the unit's elements), zeros if no rank had a gradient;
   // any rank by itself, once it is complete.
-  Status read(layout::UnitIndex unit, std::span<float> target);
+  Status read(layout::UnitIndex unit, const comm::SumSpan& target);
   // This rank's memory for a sum of the whole unit; empty where gradients are sharded.
-  std::span<float> own_sum(layout::UnitIndex unit);
-  // What slice() and stepped() give from now on, in this step: `mean`, the same on all ranks, none
-  // of which reads the raw sum any more. It may be own_sum().
+  comm::SumSpan own_sum(layout::UnitIndex unit);
+  // What slice() and stepped() give from now on, in this step: `mean`, in fp32 whatever the sums
+  // are, the same on all ranks, none of which reads the raw sum any more. It may be own_sum().
   Status replace_by_mean(layout::UnitIndex unit, std::span<const float> mean);
   bool is_mean(layout::UnitIndex unit) const { return units_[unit].is_mean; }
   // The step has used all sums.
@@ -83,6 +83,7 @@ class Gradients {
     std::int64_t round = -1;  // the last one taken part in
     bool fresh = true;        // the next round starts a new sum
     bool is_mean = false;     // the sum was replaced
+    memory::Buffer mean;      // then, of 16-bit sums: in fp32, of what this rank steps
   };
 
   Gradients(const ModelLayout& layout, const Options& options, const ManagedTensors& parameters,
@@ -97,7 +98,7 @@ class Gradients {
   bool reduces_now(const UnitGradients& unit) const;
   bool late() const;
   Status reduce_late();
-  Result<bool> gather(layout::UnitIndex unit, std::span<float> target);
+  Result<bool> gather(layout::UnitIndex unit, const comm::SumSpan& target);
   Status reduce(layout::UnitIndex unit);
   Status reduce_parts(layout::UnitIndex unit, std::span<const comm::GradientPart> parts,
                       std::vector<at::Tensor> tensors);

@@ -1,18 +1,18 @@
 #include "shardlight/engine/local_gradients.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <bit>
+
+#include "shardlight/engine/sum_tensor.h"
 
 namespace shardlight::engine {
 
 Result<LocalGradients> LocalGradients::create(memory::Account& account, const layout::Unit& unit,
-                                              memory::Tag first, bool tree,
+                                              layout::DType dtype, memory::Tag first, bool tree,
                                               std::int64_t micro_steps) {
-  LocalGradients gradients(unit);
+  LocalGradients gradients(unit, dtype);
   const int levels =
       tree ? static_cast<int>(std::bit_width(static_cast<std::uint64_t>(micro_steps))) : 1;
-  const Bytes bytes(unit.elements.value() * static_cast<std::int64_t>(sizeof(float)));
+  const Bytes bytes = layout::bytes_per_element(dtype) * unit.elements.value();
   for (int level = 0; level < levels; ++level) {
     const auto tag = level + 1 == levels ? first : memory::Tag::kUnreduced;
     SHARDLIGHT_TRY(auto buffer, memory::Buffer::zeros(account, tag, bytes));
@@ -24,8 +24,7 @@ Result<LocalGradients> LocalGradients::create(memory::Account& account, const la
 
 at::Tensor LocalGradients::view(const Level& level, std::size_t member) const {
   const auto& placed = unit_->parameters[member];
-  return at::from_blob(level.buffer.floats().data() + placed.offset.value(),
-                       {placed.elements.value()}, at::kFloat);
+  return tensor_of(sum_of(level).part(placed.offset, placed.elements));
 }
 
 void LocalGradients::add(std::size_t member, std::int64_t micro_step, const at::Tensor& gradient) {
@@ -67,8 +66,6 @@ void LocalGradients::join(Level& level, std::size_t member, const at::Tensor& gr
   level.has[member] = true;
 }
 
-std::span<float> LocalGradients::sum() const { return levels_.back().buffer.floats(); }
-
 void LocalGradients::clear() {
   for (Level& level : levels_) level.has.assign(level.has.size(), false);
   added_.assign(added_.size(), 0);
@@ -76,14 +73,13 @@ void LocalGradients::clear() {
 
 std::vector<comm::GradientPart> LocalGradients::parts() const {
   const Level& level = levels_.back();
-  const float* const data = level.buffer.floats().data();
   std::vector<comm::GradientPart> parts;
   for (std::size_t member = 0; member < unit_->parameters.size(); ++member) {
     if (!level.has[member]) continue;
     const auto& placed = unit_->parameters[member];
     parts.push_back({.begin = placed.offset,
                      .elements = placed.elements,
-                     .data = data + placed.offset.value()});
+                     .data = sum_of(level).part(placed.offset, placed.elements).data()});
   }
   return parts;
 }

@@ -32,7 +32,8 @@ Result<ModelLayout> lay_out(layout::ParameterTable table, const Options& options
                      .rank = rank,
                      .world = world,
                      .reduce = reduce_of(options, placements),
-                     .order = order};
+                     .order = order,
+                     .grad_dtype = options.grad_dtype};
 }
 
 std::vector<comm::UnitSpec> unit_specs(const ModelLayout& layout) {
@@ -43,7 +44,8 @@ std::vector<comm::UnitSpec> unit_specs(const ModelLayout& layout) {
                         .slices = {},
                         .order = layout.order,
                         .reduces = layout.units[unit].trainable,
-                        .whole = !layout.placements.parameters.sharded()};
+                        .whole = !layout.placements.parameters.sharded(),
+                        .sum_dtype = layout.sum_dtype(unit)};
     for (std::int64_t rank = 0; rank < layout.world; ++rank) {
       spec.slices.push_back(layout.exchanged.slice(unit, Rank(rank)).size());
     }

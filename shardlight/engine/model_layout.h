@@ -21,16 +21,24 @@ struct ModelLayout {
   // Never the default; of a single micro-step, that micro-step.
   plan::ReduceSetting reduce = plan::ReduceSetting::kEveryMicroStep;
   comm::ReduceOrder order;
+  plan::GradientDtype grad_dtype = plan::GradientDtype::kFp32;
 
   // Of the unit, what other ranks own: what a gather of it moves.
   Bytes bytes_of_others(layout::UnitIndex unit) const {
     const Count own = exchanged.slice(unit, rank).size();
     return units[unit].bytes() - layout::bytes_per_element(units[unit].dtype) * own.value();
   }
-  // The same of its sum, which is fp32.
+  // What sums of the unit's gradients are kept and sent in.
+  layout::DType sum_dtype(layout::UnitIndex unit) const {
+    return grad_dtype == plan::GradientDtype::kCompute ? units[unit].dtype
+                                                       : layout::DType::kFloat32;
+  }
+  Bytes sum_bytes(layout::UnitIndex unit, Count elements) const {
+    return layout::bytes_per_element(sum_dtype(unit)) * elements.value();
+  }
+  // Of the unit's sum, what other ranks own.
   Bytes sum_bytes_of_others(layout::UnitIndex unit) const {
-    const Count others = units[unit].elements - exchanged.slice(unit, rank).size();
-    return layout::bytes_per_element(layout::DType::kFloat32) * others.value();
+    return sum_bytes(unit, units[unit].elements - exchanged.slice(unit, rank).size());
   }
   // Where this rank's shard begins in the unit.
   std::size_t slice_begin_bytes(layout::UnitIndex unit) const {

@@ -11,6 +11,7 @@
 #include "shardlight/engine/fused_optimizer.h"
 #include "shardlight/engine/managed_tensor.h"
 #include "shardlight/engine/rounding.h"
+#include "shardlight/engine/sum_tensor.h"
 
 namespace shardlight::engine {
 namespace {
@@ -151,34 +152,50 @@ void OptimizerStates::adopt(layout::UnitIndex index) {
   take_changed(view_of(values.data(), static_cast<std::int64_t>(values.size())), rounded(index));
 }
 
-Status OptimizerStates::step(layout::UnitIndex index, std::span<float> gradients,
+std::span<float> OptimizerStates::widened(layout::UnitIndex index, const comm::SumSpan& sums) {
+  if (sums.dtype() == layout::DType::kFloat32) return sums.floats();
+  at::Tensor& copy = units_[index].widened;
+  {
+    const KeptAllocations allocated(*meter_, memory::Tag::kTemporaries);
+    copy = tensor_of(sums).to(at::kFloat);
+  }
+  return {copy.mutable_data_ptr<float>(), static_cast<std::size_t>(copy.numel())};
+}
+
+Status OptimizerStates::step(layout::UnitIndex index, const comm::SumSpan& sums,
                              const StepFactors& factors, const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
   const auto divisor = divisor_of(*optimizer_, factors);
+  const std::span<float> gradients = widened(index, sums);
   if (!divisor) multiply(gradients, factors.mean, factors.clip);
   for (const layout::PlacedParameter& placed : layout_->units[index].parameters) {
     if (used[placed.parameter]) ++steps_[placed.parameter];
   }
-  const UnitStates& unit = units_[index];
+  UnitStates& unit = units_[index];
   taking_part_.clear();
   for (std::size_t i = unit.first; i < unit.first + unit.segments; ++i) {
     Segment& segment = segments_[i];
     if (!used[segment.parameter]) continue;
-    if (!segment.gradient.defined()) {
-      segment.gradient = view_of(gradients.data() + segment.offset, segment.value.numel());
+    const float* const gradient = gradients.data() + segment.offset;
+    if (!segment.gradient.defined() || segment.gradient.const_data_ptr() != gradient) {
+      segment.gradient = view_of(gradient, segment.value.numel());
     }
     segment.steps = steps_[segment.parameter];
     taking_part_.push_back(i);
   }
-  return optimizer_->step(taking_part_, {.lr = factors.lr, .divisor = divisor});
+  const Status stepped = optimizer_->step(taking_part_, {.lr = factors.lr, .divisor = divisor});
+  if (by_unit()) unit.widened.reset();
+  return stepped;
 }
 
 Status OptimizerStates::end_step(const StepFactors& factors) {
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;
   const KeptAllocations states(*meter_, memory::Tag::kOptimizer);
-  return optimizer_->end_step(factors.lr);
+  const Status stepped = optimizer_->end_step(factors.lr);
+  for (UnitStates& unit : units_) unit.widened.reset();
+  return stepped;
 }
 
 void OptimizerStates::write(layout::UnitIndex index) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "shardlight/comm/sum.h"
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/segment_optimizer.h"
 #include "shardlight/engine/torch_meter.h"
@@ -40,11 +41,11 @@ class OptimizerStates {
   // The parameters of a unit are others than the last step left: masters follow them where they
   // differ from the masters, rounded.
   void adopt(layout::UnitIndex unit);
-  // Steps the rank's range of a unit. `gradients`, raw sums of that range that it may overwrite,
-  // are where they were in the last step; parameters that are not `used` (by table index) are left
-  // as they are, with their states and step counts. The masters are stepped, or are to be in
-  // end_step() unless by_unit(); write() then takes them over.
-  Status step(layout::UnitIndex unit, std::span<float> gradients, const StepFactors& factors,
+  // Steps the rank's range of a unit. `sums` are the raw ones of that range; of fp32 it may
+  // overwrite them, others it widens first; they stay until end_step(). Parameters that are not
+  // `used` (by table index) are left as they are, with their states and step counts. The masters
+  // are stepped, or are to be in end_step() unless by_unit(); write() then takes them over.
+  Status step(layout::UnitIndex unit, const comm::SumSpan& sums, const StepFactors& factors,
               const std::vector<bool>& used);
   Status end_step(const StepFactors& factors);
   bool by_unit() const { return optimizer_->by_unit(); }
@@ -69,11 +70,14 @@ class OptimizerStates {
     std::span<std::byte> parameters;
     memory::Buffer master;                // of 16-bit parameters
     std::size_t first = 0, segments = 0;  // which of segments_
+    at::Tensor widened;                   // 16-bit gradients in fp32, while they are stepped with
   };
 
   OptimizerStates(const ModelLayout& layout, const TorchMeter& meter);
   Status take_segments(const ParametersOf& parameters, const std::vector<StepSettings>& settings,
                        memory::Account& account);
+  // The sums in fp32, in their place if they are.
+  std::span<float> widened(layout::UnitIndex unit, const comm::SumSpan& sums);
   // The parameters of a unit as a tensor in their dtype.
   at::Tensor rounded(layout::UnitIndex unit) const;
 

@@ -136,6 +136,11 @@ Status check_options(const Optimizer& optimizer, const Options& options) {
     return user_error("accumulation", std::to_string(options.accumulation),
                       "a whole number from 1 to " + std::to_string(kMaxAccumulation));
   }
+  if (options.grad_dtype != plan::GradientDtype::kFp32 &&
+      options.grad_dtype != plan::GradientDtype::kCompute) {
+    return user_error("grad_dtype", std::to_string(static_cast<int>(options.grad_dtype)),
+                      "GradientDtype::kFp32 or kCompute");
+  }
   SHARDLIGHT_TRY_STATUS(check_loss_scaling(options.loss_scaling));
   if (options.sanity_steps < 0) {
     return user_error("sanity_steps", std::to_string(options.sanity_steps), "0 steps or more");

@@ -13,6 +13,7 @@
 
 #include "shardlight/engine/ranks.h"
 #include "shardlight/layout/placement.h"
+#include "shardlight/plan/precision.h"
 #include "shardlight/plan/traffic.h"
 
 namespace shardlight::engine {
@@ -104,7 +105,10 @@ struct Options {
   std::int64_t accumulation = 1;  // backward passes a step; gradients are their mean over all ranks
   plan::ReduceSetting reduce = plan::ReduceSetting::kDefault;
   comm::ReduceOrder order = {};  // in which ranks are added
-  bool reproducible = false;     // the same bits for any split of the batch over ranks
+  // Of sums of gradients, as they are kept and sent: fp32, or the parameters' own dtype, in which
+  // each addition is rounded: half the memory and traffic of 16-bit parameters' sums.
+  plan::GradientDtype grad_dtype = plan::GradientDtype::kFp32;
+  bool reproducible = false;  // the same bits for any split of the batch over ranks
   LossScaling loss_scaling;
   std::optional<double> clip_norm;    // the most that the global 2-norm of the gradients may be
   std::optional<std::uint64_t> seed;  // torch's generator is set by (seed, step, micro-batch)

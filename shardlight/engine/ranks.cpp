@@ -53,8 +53,9 @@ class ThreadsWorlds {
     if (++meeting.taken == world_) meetings_.erase(call);
     if (failure) return Failure(*failure);
     if (!same) {
-      return user_error("model and options", "other units on some ranks than on others",
-                        "the same parameters, stage and unit_bytes on all ranks");
+      return user_error(
+          "model and options", "other units on some ranks than on others",
+          "the same parameters, stage, unit_bytes, order and grad_dtype on all ranks");
     }
     return transport;
   }

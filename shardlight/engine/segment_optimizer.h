@@ -38,7 +38,7 @@ struct Segment {
   // fp32 leaves, of one dimension but in a trial: the parameter's values, or of 16-bit parameters
   // their masters.
   at::Tensor value;
-  at::Tensor gradient;  // there from the first step on that it takes part in
+  at::Tensor gradient;  // in a step that it takes part in; its memory may be another in the next
 };
 
 class SegmentOptimizer {

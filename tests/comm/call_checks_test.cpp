@@ -46,12 +46,16 @@ TEST(CallChecks, RanksAreWithinTheWorldAndPeersAreOthers) {
 TEST(CallChecks, TargetsHaveTheUnitsSize) {
   const UnitSpec unit = unit_of("u", 10, 2);
   const std::array<std::byte, 41> bytes = {};
-  const std::array<float, 10> floats = {};
+  std::array<float, 10> floats = {};
   EXPECT_EQ(said(check_target(unit, std::span(bytes).first(40))), "");
   EXPECT_EQ(said(check_target(unit, bytes)), refused("target", "41 bytes", "the unit's 40"));
-  EXPECT_EQ(said(check_sum_target(unit, floats)), "");
-  EXPECT_EQ(said(check_sum_target(unit, std::span(floats).first(9))),
-            refused("target", "9 elements", "the unit's 10"));
+  EXPECT_EQ(said(check_sum_target(unit, SumSpan(floats))), "");
+  EXPECT_EQ(said(check_sum_target(unit, SumSpan(std::span(floats).first(9)))),
+            refused("target", "9 elements of float32", "the unit's 10 elements of float32"));
+  UnitSpec rounded = unit;
+  rounded.sum_dtype = layout::DType::kBFloat16;
+  EXPECT_EQ(said(check_sum_target(rounded, SumSpan(floats))),
+            refused("target", "10 elements of float32", "the unit's 10 elements of bfloat16"));
 }
 
 TEST(CallChecks, RoundsAreNotReleasedAndAnAllReduceIsSmall) {

@@ -103,7 +103,7 @@ class Flight {
       return spec.name + " differs";
     }
     std::vector<float> sum(static_cast<std::size_t>(elements));
-    SHARDLIGHT_SAY(transport_.gather_reduced(unit, round, sum, ample()));
+    SHARDLIGHT_SAY(transport_.gather_reduced(unit, round, SumSpan(sum), ample()));
     std::vector<std::optional<RankGradient>> gradients;
     for (std::int64_t of = 0; of < transport_.world(); ++of) {
       gradients.push_back(

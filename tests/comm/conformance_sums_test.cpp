@@ -40,9 +40,9 @@ TEST_P(Sums, StayUntilEveryRankHasReleasedThem) {
       const auto base = static_cast<float>(100 * round);
       SHARDLIGHT_SAY(add(t, round, base + static_cast<float>(t.rank().value())));
       const float wanted = static_cast<float>(world) * base + ranks_sum;
-      SHARDLIGHT_SAY(t.gather_reduced(0, round, first, ample()));
+      SHARDLIGHT_SAY(t.gather_reduced(0, round, SumSpan(first), ample()));
       // A rank that has released it may be at its next reduce by now.
-      SHARDLIGHT_SAY(t.gather_reduced(0, round, again, ample()));
+      SHARDLIGHT_SAY(t.gather_reduced(0, round, SumSpan(again), ample()));
       if (first != std::vector<float>(kElements, wanted) || again != first) {
         return "the sum of round " + std::to_string(round) + " differs";
       }
@@ -66,13 +66,13 @@ TEST_P(Sums, AreOverwrittenOnlyWhenEveryRankHasReleasedThem) {
     } else {
       // The others are in their second round, as far as they come.
       for (int i = 0; i < 100; ++i) {
-        SHARDLIGHT_SAY(t.gather_reduced(0, 0, sum, ample()));
+        SHARDLIGHT_SAY(t.gather_reduced(0, 0, SumSpan(sum), ample()));
         if (sum != std::vector<float>(10, static_cast<float>(world))) return "overwritten";
       }
       SHARDLIGHT_SAY(t.release(0, 0));
       SHARDLIGHT_SAY(add(t, 1, 2.0F));
     }
-    SHARDLIGHT_SAY(t.gather_reduced(0, 1, sum, ample()));
+    SHARDLIGHT_SAY(t.gather_reduced(0, 1, SumSpan(sum), ample()));
     return sum == std::vector<float>(10, static_cast<float>(2 * world)) ? "" : "the next sum";
   });
   EXPECT_THAT(said, Each(IsEmpty()));
@@ -86,7 +86,7 @@ TEST_P(Sums, AreRefusedToWhoHasReleasedThem) {
     SHARDLIGHT_SAY(t.release(0, 0));
     const auto slice = t.reduced(0, 0, ample());
     if (slice || slice.error().field() != "round") return "its slice was not refused";
-    const auto whole = t.gather_reduced(0, 0, sum, ample());
+    const auto whole = t.gather_reduced(0, 0, SumSpan(sum), ample());
     if (whole || whole.error().field() != "round") return "the whole sum was not refused";
     return "";
   });
@@ -103,7 +103,7 @@ TEST_P(Sums, OfElementsThatNobodyHasAreZero) {
     const Gradient given = passes ? Gradient{} : Gradient{.parts = {&part, 1}};
     SHARDLIGHT_SAY(t.reduce(0, 0, true, given, ample()));
     std::vector<float> sum(10, 1.0F);
-    SHARDLIGHT_SAY(t.gather_reduced(0, 0, sum, ample()));
+    SHARDLIGHT_SAY(t.gather_reduced(0, 0, SumSpan(sum), ample()));
     std::vector<float> wanted(10);
     wanted[5] = 3.0F;
     if (sum != wanted) return "the sum differs";

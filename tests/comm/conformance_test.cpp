@@ -182,7 +182,10 @@ TEST_P(Conformance, MistakesOfTheCallerAreNamedAndBreakNothing) {
                   .begin = Count(begin), .elements = Count(elements), .data = small.data()};
             };
             std::vector<float> few(3);
-            const auto sum = transport.gather_reduced(0, 0, few, ample());
+            std::vector<std::byte> bytes(20);
+            const auto of_16_bits = transport.gather_reduced(
+                0, 0, {bytes.data(), layout::DType::kFloat16, Count(10)}, ample());
+            const auto sum = transport.gather_reduced(0, 0, SumSpan(few), ample());
             const std::vector<std::pair<std::string, Status>> mistakes = {
                 {"unit", transport.publish(7, 1)},
                 {"target", transport.gather(0, 1, small, ample())},
@@ -192,6 +195,7 @@ TEST_P(Conformance, MistakesOfTheCallerAreNamedAndBreakNothing) {
                 {"to", transport.send(small, transport.rank(), ample())},
                 {"from", transport.receive(small, Rank(-1), ample())},
                 {"target", sum ? Status() : tl::unexpected(sum.error())},
+                {"target", of_16_bits ? Status() : tl::unexpected(of_16_bits.error())},
                 {"gradient.dtype", reduce({part(0, 10)}, layout::DType::kInt64)},
                 {"gradient.parts[0].begin", reduce({part(-1, 2)})},
                 {"gradient.parts[0].begin", reduce({part(11, 0)})},

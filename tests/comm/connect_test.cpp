@@ -138,6 +138,11 @@ TEST(Connect, OptionsAreChecked) {
   UnitSpec grouped = unit_of("u", 1, 2);
   grouped.order = {.kind = ReduceOrderKind::kGrouped, .group = 3};
   EXPECT_EQ(make_threads_world({grouped}, 2).error().field(), "u.order.group");
+  UnitSpec whole_numbers = unit_of("u", 1, 1);
+  whole_numbers.sum_dtype = layout::DType::kInt32;
+  EXPECT_EQ(make_threads_world({whole_numbers}, 1).error().field(), "u.sum_dtype");
+  whole_numbers.reduces = false;
+  EXPECT_TRUE(make_threads_world({whole_numbers}, 1).has_value());
 }
 
 TEST(Connect, DescriptorsAreGivenBack) {

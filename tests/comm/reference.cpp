@@ -42,47 +42,83 @@ struct Number {
   return {std::bit_cast<std::uint32_t>(value), value};
 }
 
+[[gnu::noinline]] std::uint32_t bits_of(float value, DType dtype) {
+  if (dtype == DType::kFloat16) {
+    return std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
+  }
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return dtype == DType::kBFloat16 ? bits >> 16 : bits;
+}
+
 using Gradients = std::vector<std::optional<RankGradient>>;
 
-void add_sum(Sum& sum, const Sum& more) {
+void add_sum(Sum& sum, const Sum& more, DType dtype) {
   if (!more) return;
   if (!sum) {
     sum = more;
     return;
   }
-  for (std::size_t i = 0; i < more->size(); ++i) (*sum)[i] = (*sum)[i] + (*more)[i];
+  for (std::size_t i = 0; i < more->size(); ++i) {
+    (*sum)[i] = rounded((*sum)[i] + (*more)[i], dtype);
+  }
 }
 
-void add_gradient(Sum& sum, const std::optional<RankGradient>& gradient) {
+void add_gradient(Sum& sum, const std::optional<RankGradient>& gradient, DType dtype) {
   if (!gradient) return;
   const bool starts = !sum;
   if (starts) sum = std::vector<float>(gradient->values.size(), 0.0F);
   std::vector<float>& sums = *sum;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (gradient->present[i] == 0) continue;
-    sums[i] = starts ? gradient->values[i] : sums[i] + gradient->values[i];
+    sums[i] = rounded(starts ? gradient->values[i] : sums[i] + gradient->values[i], dtype);
   }
 }
 
 // The sum over ranks [begin, end), split at the largest power of two below their number.
-Sum tree(const Gradients& gradients, std::size_t begin, std::size_t end) {
+Sum tree(const Gradients& gradients, std::size_t begin, std::size_t end, DType dtype) {
   Sum sum;
   if (end - begin == 1) {
-    add_gradient(sum, gradients[begin]);
+    add_gradient(sum, gradients[begin], dtype);
     return sum;
   }
   std::size_t half = 1;
   while (2 * half < end - begin) half *= 2;
-  sum = tree(gradients, begin, begin + half);
+  sum = tree(gradients, begin, begin + half, dtype);
   if (end - begin - half == 1) {
-    add_gradient(sum, gradients[end - 1]);
+    add_gradient(sum, gradients[end - 1], dtype);
   } else {
-    add_sum(sum, tree(gradients, begin + half, end));
+    add_sum(sum, tree(gradients, begin + half, end, dtype), dtype);
   }
   return sum;
 }
 
 }  // namespace
+
+// On the grid of the value's binade, or of the smallest one that has all digits: a number whose
+// last place is that grid takes the rest away.
+float rounded(double value, DType dtype) {
+  if (dtype == DType::kFloat32 || !std::isfinite(value)) return static_cast<float>(value);
+  const bool bfloat16 = dtype == DType::kBFloat16;
+  constexpr std::int64_t kBias = 1023;
+  const std::int64_t exponent = (std::bit_cast<std::int64_t>(value) >> 52 & 0x7ff) - kBias;
+  const std::int64_t lowest = bfloat16 ? -126 : -14;
+  const std::int64_t last_place = std::max(exponent, lowest) - (bfloat16 ? 7 : 10);
+  const double large = 1.5 * std::bit_cast<double>((last_place + 52 + kBias) << 52);
+  const double nearest = value + large - large;
+  const double largest = bfloat16 ? 0x1.fep127 : 65'504.0;
+  const double worth = std::abs(nearest) <= largest ? nearest : HUGE_VAL;
+  return static_cast<float>(std::copysign(worth, value));
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values, DType dtype) {
+  const auto each = static_cast<std::size_t>(layout::bytes_per_element(dtype).value());
+  std::vector<std::byte> bytes(values.size() * each);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t bits = bits_of(values[i], dtype);
+    std::memcpy(bytes.data() + i * each, &bits, each);
+  }
+  return bytes;
+}
 
 std::vector<std::byte> Numbers::bytes(std::int64_t begin, std::int64_t end) const {
   const auto each = static_cast<std::size_t>(layout::bytes_per_element(dtype).value());
@@ -103,19 +139,19 @@ std::vector<float> Numbers::values(std::int64_t begin, std::int64_t end) const {
 
 void ReferenceSum::add_round(const ReduceOrder& order, const Gradients& gradients) {
   if (order.kind == ReduceOrderKind::kTree) {
-    return add_sum(sum_, tree(gradients, 0, gradients.size()));
+    return add_sum(sum_, tree(gradients, 0, gradients.size(), dtype_), dtype_);
   }
   if (order.kind == ReduceOrderKind::kLinear) {
-    for (const auto& gradient : gradients) add_gradient(sum_, gradient);
+    for (const auto& gradient : gradients) add_gradient(sum_, gradient, dtype_);
     return;
   }
   const auto group = static_cast<std::size_t>(order.group);
   for (std::size_t first = 0; first < gradients.size(); first += group) {
     Sum part;
     for (std::size_t i = first; i < std::min(first + group, gradients.size()); ++i) {
-      add_gradient(part, gradients[i]);
+      add_gradient(part, gradients[i], dtype_);
     }
-    add_sum(sum_, part);
+    add_sum(sum_, part, dtype_);
   }
 }
 

@@ -21,6 +21,11 @@ struct Numbers {
   std::vector<float> values(std::int64_t begin, std::int64_t end) const;
 };
 
+// The nearest value of the dtype, of two the even one; infinite beyond the largest one's reach.
+float rounded(double value, layout::DType dtype);
+// Values of the dtype as they stand in memory.
+std::vector<std::byte> bytes_of(const std::vector<float>& values, layout::DType dtype);
+
 // A rank's gradient, and for each element whether one of its parts holds it.
 struct RankGradient {
   std::vector<float> values;
@@ -28,14 +33,17 @@ struct RankGradient {
 };
 using Sum = std::optional<std::vector<float>>;  // nothing: nobody had a gradient
 
-// Of a stretch of a unit; `gradients` by rank, nothing where a rank passes.
+// Of a stretch of a unit, kept in `dtype`; `gradients` by rank, nothing where a rank passes.
 class ReferenceSum {
  public:
+  explicit ReferenceSum(layout::DType dtype = layout::DType::kFloat32) : dtype_(dtype) {}
+
   void add_round(const ReduceOrder& order,
                  const std::vector<std::optional<RankGradient>>& gradients);
   const Sum& value() const { return sum_; }
 
  private:
+  layout::DType dtype_;
   Sum sum_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <thread>
 
 #include "shardlight/base/check.h"
@@ -33,9 +32,8 @@ std::vector<std::size_t> shuffled(std::vector<std::size_t> order, std::uint64_t 
   return order;
 }
 
-bool same_bits(std::span<const float> found, std::span<const float> wanted) {
-  return found.size() == wanted.size() &&
-         (found.empty() || std::memcmp(found.data(), wanted.data(), found.size_bytes()) == 0);
+bool same_bits(std::span<const std::byte> found, const std::vector<std::byte>& wanted) {
+  return std::ranges::equal(found, wanted);
 }
 
 // One rank of one run.
@@ -160,7 +158,7 @@ class Runner {
 
   // Of elements [begin, end).
   Sum expected_sum(UnitId unit, int step, std::int64_t begin, std::int64_t end) const {
-    ReferenceSum expected;
+    ReferenceSum expected(units_[unit].sum_dtype);
     for (int round = 0; round < run_.rounds; ++round) {
       std::vector<std::optional<RankGradient>> gradients(units_[unit].slices.size());
       for (std::size_t of = 0; of < gradients.size(); ++of) {
@@ -199,17 +197,24 @@ class Runner {
     const auto sum = transport_.reduced(unit, last, ample());
     SHARDLIGHT_SAY(sum);
     const Sum wanted = expected_sum(unit, step, begin, begin + spec.slices[rank()].value());
-    if (!same_bits(*sum, wanted.value_or(std::vector<float>()))) return differs("the sum");
+    const auto bytes_of_sum = [&](const Sum& values) {
+      return bytes_of(values.value_or(std::vector<float>()), spec.sum_dtype);
+    };
+    if (sum->dtype() != spec.sum_dtype && !sum->empty()) return differs("the dtype");
+    if (!same_bits(sum->bytes(), bytes_of_sum(wanted))) return differs("the sum");
     if (gathers_sum(unit, step)) {
-      const auto elements = static_cast<std::size_t>(spec.elements().value());
-      const std::vector<float> untouched(elements, -7.0F);
-      std::vector<float> gathered = untouched;
-      const auto any = transport_.gather_reduced(unit, last, gathered, ample());
+      const Bytes bytes = spec.sum_bytes(spec.elements());
+      const std::vector untouched(static_cast<std::size_t>(bytes.value()), std::byte{0xee});
+      std::vector<std::byte> gathered = untouched;
+      const auto any = transport_.gather_reduced(
+          unit, last, {gathered.data(), spec.sum_dtype, spec.elements()}, ample());
       SHARDLIGHT_SAY(any);
       const Sum whole = expected_sum(unit, step, 0, spec.elements().value());
       if (*any != whole.has_value()) return differs("whether there is a whole sum");
-      if (!same_bits(gathered, whole.value_or(untouched))) return differs("the whole sum");
-      if (*any) sums_gathered_ += 4 * (spec.elements() - spec.slices[rank()]).value();
+      if (!same_bits(gathered, whole ? bytes_of_sum(whole) : untouched)) {
+        return differs("the whole sum");
+      }
+      if (*any) sums_gathered_ += spec.sum_bytes(spec.elements() - spec.slices[rank()]).value();
     }
     SHARDLIGHT_SAY(transport_.release(unit, last));
     return "";

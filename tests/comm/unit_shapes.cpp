@@ -75,8 +75,10 @@ std::vector<UnitSpec> units_of_all_shapes(std::int64_t world) {
       {.kind = kGrouped, .group = world},
       {.kind = kTree}};
   std::vector<UnitSpec> units;
+  // Each length with each dtype of sums, too.
   const auto add = [&](UnitSpec unit) {
     unit.dtype = reduced_dtype(units.size());
+    unit.sum_dtype = reduced_dtype(units.size() / 3);
     unit.name = fmt::format("{}.{}", units.size(), unit.name);
     units.push_back(std::move(unit));
   };

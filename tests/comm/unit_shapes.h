@@ -12,8 +12,8 @@ namespace shardlight::comm {
 
 // Slices as even as they can be.
 UnitSpec unit_of(std::string name, std::int64_t elements, std::int64_t world);
-// Every order over lengths that fill chunks, do not divide and leave slices empty; a frozen one,
-// and some that each rank keeps whole.
+// Every order, with sums of every dtype, over lengths that fill chunks, do not divide and leave
+// slices empty; a frozen one, and some that each rank keeps whole.
 std::vector<UnitSpec> units_of_all_shapes(std::int64_t world);
 
 // float32, bfloat16 and float16 in turn.

@@ -305,6 +305,7 @@ TEST(MisuseOf, EachOption) {
        [](Options& o) {
          o.order = {comm::ReduceOrderKind::kGrouped, 2};
        }},
+      {"grad_dtype", [](Options& o) { o.grad_dtype = static_cast<plan::GradientDtype>(2); }},
       {"clip_norm", [](Options& o) { o.clip_norm = 0; }},
       {"clip_norm", [](Options& o) { o.clip_norm = -1; }},
       {"clip_norm", [=](Options& o) { o.clip_norm = nan; }},

@@ -17,10 +17,11 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;  // by parameter; undefined where there is none
 
-// What is undefined is left out.
+// What is undefined is left out. The sum of 16-bit gradients is theirs in fp32, rounded.
 at::Tensor plus(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined()) return b;
-  return b.defined() ? a + b : a;
+  if (!b.defined()) return a;
+  return (a.to(at::kFloat) + b.to(at::kFloat)).to(a.scalar_type());
 }
 
 class Twin {
@@ -56,12 +57,14 @@ class Twin {
       (loss * scale()).backward();
       Gradients& mine = leaves.emplace_back();
       for (const auto& [name, parameter] : parameters_) {
-        mine.push_back(parameter.grad().defined() ? parameter.grad().to(at::kFloat) : at::Tensor());
+        mine.push_back(parameter.grad());
         parameter.mutable_grad().reset();
+        if (run_->options.grad_dtype == plan::GradientDtype::kFp32) in_fp32(mine.back());
       }
     }
     const at::NoGradGuard no_grad;
-    const Gradients sums = added(leaves);
+    Gradients sums = added(leaves);
+    for (at::Tensor& sum : sums) in_fp32(sum);
     outcome_.norms.push_back(norm_of(sums));
     Gradients means;
     for (const at::Tensor& sum : sums) means.push_back(sum.defined() ? sum * mean() : sum);
@@ -71,6 +74,10 @@ class Twin {
     for (std::size_t p = 0; p < means.size(); ++p) {
       if (means[p].defined()) step_parameter(step, p, means[p]);
     }
+  }
+
+  static void in_fp32(at::Tensor& gradient) {
+    if (gradient.defined()) gradient = gradient.to(at::kFloat);
   }
 
   double mean() const {

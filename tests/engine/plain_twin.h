@@ -17,6 +17,7 @@ using TwinEdit = std::function<void(const TestModel& model)>;
 
 // Adds as run.options say: over the micro-batches' binary tree (`reproducible`), each rank's own
 // micro-steps first (`reduce` once), or by micro-step, then by rank. Of `order`, linear only.
+// Sums are of `grad_dtype`.
 Outcome train_plainly(const Training& run, Clipping clipping = Clipping::kAsTheEngine,
                       const TwinEdit& edit = {});
 

@@ -62,20 +62,21 @@ std::ostream& operator<<(std::ostream& out, const Held& held) {
              << held.optimizer << " bytes";
 }
 
+// `sum`: bytes of a 16-bit parameter's gradient.
 Held expected(const Blocks& blocks, int stage, std::int64_t world, std::int64_t rank,
-              std::int64_t states) {
+              std::int64_t states, std::int64_t sum = kFloat) {
   const auto [parameters, gradients, optimizer] = ways_of(stage, world);
   const auto of = [&](const Units& units, std::int64_t ways) {
     return elements_of_rank(units, ways, rank);
   };
-  return {
-      .parameters =
-          kFloat * (of(blocks.trained, parameters) + of(blocks.frozen, parameters)) +
-          kHalf * (of(blocks.trained_half, parameters) + of(blocks.frozen_half, parameters)),
-      .gradients = kFloat * (of(blocks.trained, gradients) + of(blocks.trained_half, gradients)),
-      .masters = kFloat * of(blocks.trained_half, optimizer),
-      .optimizer =
-          kFloat * states * (of(blocks.trained, optimizer) + of(blocks.trained_half, optimizer))};
+  return {.parameters =
+              kFloat * (of(blocks.trained, parameters) + of(blocks.frozen, parameters)) +
+              kHalf * (of(blocks.trained_half, parameters) + of(blocks.frozen_half, parameters)),
+          .gradients =
+              kFloat * of(blocks.trained, gradients) + sum * of(blocks.trained_half, gradients),
+          .masters = kFloat * of(blocks.trained_half, optimizer),
+          .optimizer = kFloat * states *
+                       (of(blocks.trained, optimizer) + of(blocks.trained_half, optimizer))};
 }
 
 const TagReport& tag(const MemoryReport& report, memory::Tag tag) {
@@ -150,6 +151,44 @@ INSTANTIATE_TEST_SUITE_P(Models, StatesMemory,
                          ::testing::Values("mlp", "tied", "frozen", "sizes", "tiny", "bf16",
                                            "mixed"),
                          [](const auto& chosen) { return chosen.param; });
+
+// Sums of 16-bit parameters in their own dtype: 2 bytes an element wherever gradients are kept.
+TEST(StatesMemoryOf, SumsInTheParametersDTypeIsTheLedgers) {
+  constexpr std::int64_t kMicroSteps = 2;
+  for (const char* model : {"bf16", "fp16", "mixed"}) {
+    for (const std::int64_t world : {1, 2, 3}) {
+      Training run;
+      run.model = model;
+      run.world = world;
+      run.steps = 1;
+      run.options.grad_dtype = plan::GradientDtype::kCompute;
+      run.options.accumulation = kMicroSteps;
+      run.options.reduce = plan::ReduceSetting::kOnce;
+      run.options.unit_bytes = Bytes(0);
+      const Blocks blocks = blocks_of_units(model_of_rank(run, 0), false);
+      const Outcome plain = train_plainly(run);
+      for (int stage = 0; stage <= 3; ++stage) {
+        SCOPED_TRACE(testing::Message() << model << ", " << world << " ranks, stage " << stage);
+        run.options.stage = stage;
+        const Outcome outcome = train(run);
+        EXPECT_EQ(difference(outcome, plain), "");
+        for (std::int64_t rank = 0; rank < world; ++rank) {
+          const Held held = expected(blocks, stage, world, rank, 2, kHalf);
+          const MemoryReport& memory = outcome.memory.at(static_cast<std::size_t>(rank));
+          EXPECT_EQ(measured(memory), held) << "rank " << rank;
+          EXPECT_EQ(by_ledger(memory), held) << "rank " << rank;
+          // Local sums of whole units, or shared ones of a slice, are beside the gradients.
+          const bool sharded = stage >= 2 && world > 1;
+          const std::int64_t beside =
+              expected(blocks, 2, sharded ? 1 : world, rank, 2, kHalf).gradients;
+          const auto other = sharded ? memory::Tag::kUnreduced : memory::Tag::kSums;
+          EXPECT_EQ(tag(memory, other).bytes.now.value(), beside) << "rank " << rank;
+          EXPECT_EQ(tag(memory, memory::Tag::kBuckets).bytes.now, Bytes(0));
+        }
+      }
+    }
+  }
+}
 
 // What the plan says before a run of rank 0, which has the most.
 TEST(StatesMemoryOf, RankZeroIsThePlansFloorAndPadding) {

@@ -105,6 +105,23 @@ TEST_P(TorchOptimizers, HaveTheBitsOfAPlainProcess) {
 INSTANTIATE_TEST_SUITE_P(Models, TorchOptimizers, ::testing::ValuesIn(model_names()),
                          [](const auto& chosen) { return chosen.param; });
 
+// The class has fp32 gradients whatever the sums are.
+TEST(TorchOptimizer, StepsWithSumsOf16BitsWidened) {
+  for (const char* model : {"bf16", "mixed"}) {
+    Training run;
+    run.model = model;
+    run.world = 2;
+    run.options.grad_dtype = plan::GradientDtype::kCompute;
+    run.options.accumulation = 2;
+    run.options.reduce = plan::ReduceSetting::kEveryMicroStep;
+    run.options.unit_bytes = Bytes(0);
+    run.options.clip_norm = 1e-3;
+    run.options.deadline = Seconds(60);
+    kChoices.front().second(run);
+    expect_all_stages_equal(run, train_plainly(run));
+  }
+}
+
 TEST(TorchOptimizer, FollowsGroupsAndTheSchedule) {
   for (const auto& [name, choose] : kChoices) {
     for (const std::int64_t world : {1, 3}) {

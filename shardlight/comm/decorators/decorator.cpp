@@ -66,14 +66,14 @@ Status Decorator::reduce(UnitId unit, std::int64_t round, bool fresh, Gradient g
                    [&] { return inner_->reduce(unit, round, fresh, gradient, deadline); });
 }
 
-Result<std::span<float>> Decorator::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
+Result<SumSpan> Decorator::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
   return decorated(described(OperationKind::kReduced, unit, 0, deadline),
                    [&] { return inner_->reduced(unit, round, deadline); });
 }
 
-Result<bool> Decorator::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+Result<bool> Decorator::gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                                        Deadline deadline) {
-  return decorated(described(OperationKind::kGatherReduced, unit, target.size_bytes(), deadline),
+  return decorated(described(OperationKind::kGatherReduced, unit, target.bytes().size(), deadline),
                    [&] { return inner_->gather_reduced(unit, round, target, deadline); });
 }
 

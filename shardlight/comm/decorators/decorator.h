@@ -27,8 +27,8 @@ class Decorator : public Transport {
                                           Deadline deadline) final;
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                 Deadline deadline) final;
-  Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) final;
-  Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+  Result<SumSpan> reduced(UnitId unit, std::int64_t round, Deadline deadline) final;
+  Result<bool> gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                               Deadline deadline) final;
   Status release(UnitId unit, std::int64_t round) final;
   Status all_reduce(std::span<double> values, Combine combine, Deadline deadline) final;

@@ -10,7 +10,7 @@
 namespace shardlight::comm {
 namespace {
 
-constexpr Count kAddedElements(kChunkBytes / 4);
+constexpr Count kAddedElements(kChunkBytes / 4);  // of gradients of any dtype
 constexpr std::uint32_t kProtocol = 2;
 
 std::uint64_t fingerprint_of(const std::vector<UnitSpec>& units) {
@@ -50,10 +50,9 @@ Exchange::Exchange(Link& link, const Heard& heard, std::uint32_t epoch, std::vec
   owned_.resize(units_.size());
   for (UnitId unit = 0; unit < units_.size(); ++unit) {
     const UnitSpec& spec = units_[unit];
-    const Count slice = spec.slices[rank_.value()];
     const std::vector<Rank> all = owners(unit);
     if (!spec.reduces || std::find(all.begin(), all.end(), rank_) == all.end()) continue;
-    owned_[unit] = std::make_unique<Owned>(SliceSum(spec.order, world_, slice, kAddedElements));
+    owned_[unit] = std::make_unique<Owned>(SliceSum(spec, rank_, kAddedElements));
     owned_[unit]->released.resize(ranks);
     owned_[unit]->current.resize(ranks);
     owned_[unit]->next.resize(ranks);

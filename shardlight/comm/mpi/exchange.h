@@ -75,14 +75,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
               const std::vector<Rank>& by_message, const std::vector<Rank>& by_memory);
   void reduce(Call& call, UnitId unit, std::int64_t round, bool fresh, const Gradient& gradient);
   void await_sum(Call& call, UnitId unit, std::int64_t round);  // this rank's slice
-  void gather_sum(Call& call, UnitId unit, std::int64_t round, std::span<float> target);
+  void gather_sum(Call& call, UnitId unit, std::int64_t round, const SumSpan& target);
   void all_reduce(Call& call, std::span<double> values, Combine combine);  // barrier: of nothing
   void broadcast(Call& call, std::span<std::byte> bytes, Rank root);
   void send(Call& call, std::span<const std::byte> bytes, Rank to);
   void receive(Call& call, std::span<std::byte> bytes, Rank from);
   void published(UnitId unit);  // whoever waits for it is told
   void release(UnitId unit, std::int64_t round);
-  std::span<float> own_sum(UnitId unit);
+  SumSpan own_sum(UnitId unit);
   std::string rank_table() const;
 
   void handle(const Message& message);

@@ -94,13 +94,14 @@ void Exchange::published(UnitId unit) {
   answer_waiting(SourceKind::kShard, static_cast<std::uint32_t>(unit));
 }
 
-void Exchange::gather_sum(Call& call, UnitId unit, std::int64_t round, std::span<float> target) {
+void Exchange::gather_sum(Call& call, UnitId unit, std::int64_t round, const SumSpan& target) {
   if (!begin(call)) return;
   const UnitSpec& spec = units_[unit];
   for (const Rank owner : owners(unit)) {
     if (owner == rank_) continue;
-    auto* slice = reinterpret_cast<std::byte*>(target.data() + spec.slice_begin(owner).value());
-    ask(call, owner, SourceKind::kSum, unit, round, slice, 4 * spec.slices[owner.value()].value());
+    const SumSpan slice = target.part(spec.slice_begin(owner), spec.slices[owner.value()]);
+    ask(call, owner, SourceKind::kSum, unit, round, slice.data(),
+        static_cast<std::int64_t>(slice.bytes().size()));
   }
   if (owned_[unit]) {
     call.awaited.push_back(rank_);
@@ -160,7 +161,7 @@ bool Exchange::answer(const Asked& asked) {
       Owned& owned = *owned_[asking.unit];
       if (owned.round <= asking.number) return false;
       if (owned.sum.filled()) {
-        give(asked, std::as_bytes(owned.sum.sum()).data(), nullptr, nullptr, asking.size, nullptr);
+        give(asked, owned.sum.sum().data(), nullptr, nullptr, asking.size, nullptr);
         return true;
       }
       MessageHeader empty = header(MessageKind::kAnswer);

@@ -295,7 +295,7 @@ void Exchange::tell_waiters(UnitId unit) {
   }
 }
 
-std::span<float> Exchange::own_sum(UnitId unit) { return owned_[unit]->sum.sum(); }
+SumSpan Exchange::own_sum(UnitId unit) { return owned_[unit]->sum.sum(); }
 
 void Exchange::release(UnitId unit, std::int64_t round) {
   MessageHeader released = header(MessageKind::kReleased);

@@ -69,30 +69,30 @@ Status MpiTransport::reduce(UnitId unit, std::int64_t round, bool fresh, Gradien
   return done(call, [&] { exchange_->reduce(call, unit, round, fresh, gradient); });
 }
 
-Result<std::span<float>> MpiTransport::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
+Result<SumSpan> MpiTransport::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const Count own = units()[unit].slices[rank().value()];
-  Call call(operation(OperationKind::kReduced, unit, Bytes(4 * own.value())), shown(unit),
+  Call call(operation(OperationKind::kReduced, unit, units()[unit].sum_bytes(own)), shown(unit),
             deadline);
   SHARDLIGHT_TRY_STATUS(exchange_->check_alive(call.operation()));
-  if (own == Count(0)) return std::span<float>();
+  if (own == Count(0)) return SumSpan();
   SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->await_sum(call, unit, round); }));
-  return call.empty ? std::span<float>() : exchange_->own_sum(unit);
+  return call.empty ? SumSpan() : exchange_->own_sum(unit);
 }
 
-Result<bool> MpiTransport::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+Result<bool> MpiTransport::gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                                           Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units()[unit];
   SHARDLIGHT_TRY_STATUS(check_sum_target(spec, target));
-  Call call(operation(OperationKind::kGatherReduced, unit, size_of(target.size_bytes())),
+  Call call(operation(OperationKind::kGatherReduced, unit, size_of(target.bytes().size())),
             shown(unit), deadline);
   SHARDLIGHT_TRY_STATUS(done(call, [&] { exchange_->gather_sum(call, unit, round, target); }));
   if (call.empty) return false;
   if (spec.slices[rank().value()] > Count(0)) {
-    const std::span<float> own = exchange_->own_sum(unit);
-    copy_bytes(target.data() + spec.slice_begin(rank()).value(), own.data(),
-               static_cast<std::int64_t>(own.size_bytes()));
+    const SumSpan own = exchange_->own_sum(unit);
+    copy_bytes(target.part(spec.slice_begin(rank()), own.elements()).data(), own.data(),
+               spec.sum_bytes(own.elements()).value());
   }
   return true;
 }

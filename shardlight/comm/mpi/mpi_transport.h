@@ -35,8 +35,8 @@ class MpiTransport final : public Transport {
                                           Deadline deadline) override;
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                 Deadline deadline) override;
-  Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) override;
-  Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+  Result<SumSpan> reduced(UnitId unit, std::int64_t round, Deadline deadline) override;
+  Result<bool> gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                               Deadline deadline) override;
   Status release(UnitId unit, std::int64_t round) override;
 

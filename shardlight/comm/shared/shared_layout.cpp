@@ -38,7 +38,7 @@ SharedLayout::SharedLayout(const std::vector<UnitSpec>& units, std::int64_t worl
       places.buffers = reduce_buffers(unit.order, world);
       places.done = take(kWord * places.chunks * world, kLine);
       places.filled = take(4 * places.chunks * places.buffers, kLine);
-      places.sums = take(4 * unit.elements().value() * places.buffers, kPage);
+      places.sums = take(unit.sum_bytes(unit.elements()).value() * places.buffers, kPage);
     }
     places_.push_back(places);
   }

@@ -78,7 +78,7 @@ struct UnitPlaces {
   std::int64_t shards = 0;    // the unit, slice after slice
   // From one rank's memory of the unit to the next one's; 0 where they all share one.
   std::int64_t stride = 0;
-  std::int64_t sums = 0;  // fp32, buffer after buffer
+  std::int64_t sums = 0;  // buffer after buffer, of UnitSpec::sum_dtype
   std::int64_t chunks = 0;
   int buffers = 0;
 };

@@ -76,8 +76,15 @@ Status SharedTransport::reduce_chunk(const Chunk& chunk, Call& call) {
   return {};
 }
 
+SumSpan SharedTransport::sum(UnitId unit, int buffer, std::int64_t begin,
+                             std::int64_t elements) const {
+  const UnitSpec& spec = units_[unit];
+  const Bytes before = spec.sum_bytes(spec.elements() * buffer + Count(begin));
+  return {at<std::byte>(layout_.places(unit).sums) + before.value(), spec.sum_dtype,
+          Count(elements)};
+}
+
 void SharedTransport::add(const Chunk& chunk, const ReduceStep& step) {
-  const std::int64_t unit_elements = units_[chunk.unit].elements().value();
   const auto filled = [&](int buffer) -> std::uint32_t& {
     return at<std::uint32_t>(chunk.places.filled)[buffer * chunk.places.chunks + chunk.index];
   };
@@ -85,18 +92,18 @@ void SharedTransport::add(const Chunk& chunk, const ReduceStep& step) {
     const std::uint32_t since = (buffer == kSumBuffer ? chunk.fresh_round : chunk.round) + 1;
     return static_cast<std::int32_t>(filled(buffer) - since) < 0;
   };
-  const auto floats = [&](int buffer) {
-    return at<float>(chunk.places.sums) + buffer * unit_elements + chunk.begin;
+  const auto values = [&](int buffer) {
+    return sum(chunk.unit, buffer, chunk.begin, chunk.elements);
   };
-  float* target = floats(step.target);
+  const SumSpan target = values(step.target);
   const bool store = empty(step.target);
   if (step.source == kOwnGradient) {
     if (chunk.gradient.parts.empty()) return;
-    (store ? store_parts : add_parts)(target, chunk.gradient, chunk.begin, chunk.elements);
+    (store ? store_parts : add_parts)(target, chunk.gradient, chunk.begin);
   } else {
     if (empty(step.source)) return;
-    (store ? store_as_float : add_as_float)(target, floats(step.source), layout::DType::kFloat32,
-                                            chunk.elements);
+    const SumSpan source = values(step.source);
+    (store ? store_into : add_into)(target, source.data(), source.dtype());
   }
   filled(step.target) = chunk.round + 1;
 }
@@ -121,35 +128,35 @@ Result<bool> SharedTransport::await_sum(UnitId unit, std::int64_t round, std::in
   return static_cast<std::int32_t>(filled - since) >= 0;
 }
 
-Result<std::span<float>> SharedTransport::reduced(UnitId unit, std::int64_t round,
-                                                  Deadline deadline) {
+Result<SumSpan> SharedTransport::reduced(UnitId unit, std::int64_t round, Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units_[unit];
   const std::int64_t begin = spec.slice_begin(rank_).value();
   const std::int64_t elements = spec.slices[rank_.value()].value();
-  Call call(record(rank_), operation(OperationKind::kReduced, unit, Bytes(4 * elements)),
+  Call call(record(rank_),
+            operation(OperationKind::kReduced, unit, spec.sum_bytes(Count(elements))),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
-  if (elements == 0) return std::span<float>();
+  if (elements == 0) return SumSpan();
   SHARDLIGHT_TRY(const bool any, await_sum(unit, round, begin, elements, call));
-  if (!any) return std::span<float>();
-  return std::span<float>(at<float>(layout_.places(unit).sums) + begin,
-                          static_cast<std::size_t>(elements));
+  return any ? sum(unit, kSumBuffer, begin, elements) : SumSpan();
 }
 
-Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round,
-                                             std::span<float> target, Deadline deadline) {
+Result<bool> SharedTransport::gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
+                                             Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   const UnitSpec& spec = units_[unit];
   SHARDLIGHT_TRY_STATUS(check_sum_target(spec, target));
   const std::int64_t elements = spec.elements().value();
-  Call call(record(rank_), operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)),
+  const Bytes bytes = spec.sum_bytes(spec.elements());
+  Call call(record(rank_), operation(OperationKind::kGatherReduced, unit, bytes),
             static_cast<std::uint32_t>(unit + 1), deadline);
   SHARDLIGHT_TRY_STATUS(check_alive(call.operation()));
   SHARDLIGHT_TRY(const bool any, await_sum(unit, round, 0, elements, call));
   if (!any) return false;
-  copy_of_unit(target.data(), at<float>(layout_.places(unit).sums), 4 * elements, 4 * elements);
-  bytes_gathered_ += 4 * (elements - spec.slices[rank_.value()].value());
+  copy_of_unit(target.data(), sum(unit, kSumBuffer, 0, elements).data(), bytes.value(),
+               bytes.value());
+  bytes_gathered_ += spec.sum_bytes(spec.elements() - spec.slices[rank_.value()]).value();
   return true;
 }
 

@@ -186,9 +186,9 @@ void SharedTransport::populate_own() {
     const UnitPlaces& places = layout_.places(unit);
     populate(spec.whole ? whole(unit) : shard(unit));
     for (int buffer = 0; buffer < places.buffers; ++buffer) {
-      const std::int64_t begin = buffer * spec.elements().value() + spec.slice_begin(rank_).value();
-      segment_->populate(Bytes(places.sums + 4 * begin),
-                         Bytes(4 * spec.slices[rank_.value()].value()));
+      const Count begin = spec.elements() * buffer + spec.slice_begin(rank_);
+      segment_->populate(Bytes(places.sums) + spec.sum_bytes(begin),
+                         spec.sum_bytes(spec.slices[rank_.value()]));
     }
   }
 }
@@ -198,7 +198,7 @@ void SharedTransport::populate_others() const {
     const UnitPlaces& places = layout_.places(unit);
     for (std::int64_t owner = 0; owner < world_; ++owner) populate(slice(unit, Rank(owner)));
     segment_->populate(Bytes(places.sums),
-                       Bytes(4 * units_[unit].elements().value() * places.buffers));
+                       units_[unit].sum_bytes(units_[unit].elements()) * places.buffers);
   }
 }
 

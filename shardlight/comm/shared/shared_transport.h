@@ -44,8 +44,8 @@ class SharedTransport final : public Transport {
                                           Deadline deadline) override;
   Status reduce(UnitId unit, std::int64_t round, bool fresh, Gradient gradient,
                 Deadline deadline) override;
-  Result<std::span<float>> reduced(UnitId unit, std::int64_t round, Deadline deadline) override;
-  Result<bool> gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
+  Result<SumSpan> reduced(UnitId unit, std::int64_t round, Deadline deadline) override;
+  Result<bool> gather_reduced(UnitId unit, std::int64_t round, const SumSpan& target,
                               Deadline deadline) override;
   Status release(UnitId unit, std::int64_t round) override;
   Status all_reduce(std::span<double> values, Combine combine, Deadline deadline) override;
@@ -110,6 +110,8 @@ class SharedTransport final : public Transport {
   // gradient.
   Result<bool> await_sum(UnitId unit, std::int64_t round, std::int64_t begin, std::int64_t elements,
                          Call& call);
+  // Of one of a unit's buffers of sums, `elements` of the unit from `begin` on.
+  SumSpan sum(UnitId unit, int buffer, std::int64_t begin, std::int64_t elements) const;
   Status reduce_chunk(const Chunk& chunk, Call& call);
   void add(const Chunk& chunk, const ReduceStep& step);
 

@@ -154,32 +154,34 @@ void C10dTransport::add_gradients(const Collective& call, UnitId unit, const Par
   }
 }
 
-Result<std::span<float>> C10dTransport::reduced(UnitId unit, std::int64_t round,
-                                                Deadline /*deadline*/) {
+Result<comm::SumSpan> C10dTransport::reduced(UnitId unit, std::int64_t round,
+                                             Deadline /*deadline*/) {
   SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
-  const Bytes own(4 * units_[unit].slices[static_cast<std::size_t>(rank().value())].value());
+  const UnitSpec& spec = units_[unit];
+  const Bytes own = spec.sum_bytes(spec.slices[static_cast<std::size_t>(rank().value())]);
   SHARDLIGHT_TRY_STATUS(check_alive(operation(OperationKind::kReduced, unit, own)));
   const std::scoped_lock lock(calls_mutex_);
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
-  return owned_[unit].filled ? owned_[unit].sum->sum() : std::span<float>();
+  return owned_[unit].filled ? owned_[unit].sum->sum() : comm::SumSpan();
 }
 
-Result<bool> C10dTransport::gather_reduced(UnitId unit, std::int64_t round, std::span<float> target,
-                                           Deadline deadline) {
+Result<bool> C10dTransport::gather_reduced(UnitId unit, std::int64_t round,
+                                           const comm::SumSpan& target, Deadline deadline) {
   SHARDLIGHT_TRY_STATUS(comm::check_reduces(units_, unit));
   SHARDLIGHT_TRY_STATUS(comm::check_sum_target(units_[unit], target));
-  const std::int64_t elements = units_[unit].elements().value();
+  const UnitSpec& spec = units_[unit];
   const std::scoped_lock lock(calls_mutex_);
   SHARDLIGHT_TRY_STATUS(check_sum(unit, round));
   CallHeader header;
   header.unit = static_cast<std::uint32_t>(unit + 1);
   header.version = round;
-  Collective call = collective(operation(OperationKind::kGatherReduced, unit, Bytes(4 * elements)),
-                               deadline, header);
+  Collective call =
+      collective(operation(OperationKind::kGatherReduced, unit, spec.sum_bytes(spec.elements())),
+                 deadline, header);
   SHARDLIGHT_TRY_STATUS(begin(call));
   if (!owned_[unit].filled) return false;
-  SHARDLIGHT_TRY_STATUS(share_slices(call, unit, std::as_bytes(owned_[unit].sum->sum()),
-                                     std::as_writable_bytes(target), sizeof(float)));
+  SHARDLIGHT_TRY_STATUS(share_slices(call, unit, owned_[unit].sum->sum().bytes(), target.bytes(),
+                                     layout::bytes_per_element(spec.sum_dtype).value()));
   return true;
 }
 

@@ -54,6 +54,7 @@ C10dTransport::C10dTransport(std::unique_ptr<Board> board, ProcessGroup group,
       group_(std::move(group)),
       units_(std::move(units)),
       memory_(std::move(memory)),
+      // Of gradients of any dtype.
       chunk_elements_(group_.most_bytes() / static_cast<std::int64_t>(sizeof(float))),
       owned_(units_.size()),
       sent_(static_cast<std::size_t>(group_.world())),
@@ -65,8 +66,7 @@ C10dTransport::C10dTransport(std::unique_ptr<Board> board, ProcessGroup group,
     owned_[unit].memory = end;
     end += round_up(bytes_kept(units_[unit], rank()), kPage);
     if (!units_[unit].reduces) continue;
-    owned_[unit].sum.emplace(units_[unit].order, world(), units_[unit].slices[index_of(rank())],
-                             Count(chunk_elements_));
+    owned_[unit].sum.emplace(units_[unit], rank(), Count(chunk_elements_));
   }
 }
 

@@ -49,9 +49,9 @@ class C10dTransport final : public comm::Transport {
                                           comm::Deadline deadline) override;
   Status reduce(comm::UnitId unit, std::int64_t round, bool fresh, comm::Gradient gradient,
                 comm::Deadline deadline) override;
-  Result<std::span<float>> reduced(comm::UnitId unit, std::int64_t round,
-                                   comm::Deadline deadline) override;
-  Result<bool> gather_reduced(comm::UnitId unit, std::int64_t round, std::span<float> target,
+  Result<comm::SumSpan> reduced(comm::UnitId unit, std::int64_t round,
+                                comm::Deadline deadline) override;
+  Result<bool> gather_reduced(comm::UnitId unit, std::int64_t round, const comm::SumSpan& target,
                               comm::Deadline deadline) override;
   Status release(comm::UnitId unit, std::int64_t round) override;
   Status all_reduce(std::span<double> values, comm::Combine combine,

@@ -130,7 +130,7 @@ std::string reduces_are_right(Transport& transport) {
     if (!sum) return sum.error().message();
     const auto wanted = static_cast<float>(transport.world() * (round + 1));
     const auto is = [&](float element) { return element == wanted; };
-    if (!std::all_of(sum->begin(), sum->end(), is)) return fmt::format("sum {} differs", round);
+    if (!std::ranges::all_of(sum->floats(), is)) return fmt::format("sum {} differs", round);
     SHARDLIGHT_SAY(transport.barrier(ample()));
   }
   const std::int64_t sent = (over_mpi.bytes_sent() - before).value();

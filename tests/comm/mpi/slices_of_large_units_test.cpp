@@ -36,7 +36,7 @@ std::string exchange(Transport& transport) {
   const GradientPart all{.elements = Count(kElements), .data = whole.data()};
   SHARDLIGHT_SAY(transport.reduce(0, 0, true, {.parts = {&all, 1}}, ample()));
   std::fill(whole.begin(), whole.end(), 0.0F);
-  SHARDLIGHT_SAY(transport.gather_reduced(0, 0, whole, ample()));
+  SHARDLIGHT_SAY(transport.gather_reduced(0, 0, SumSpan(whole), ample()));
   if (!all_are(whole, 2)) return "the sum differs";
   SHARDLIGHT_SAY(transport.barrier(ample()));
   const TrafficCount traffic = transport.traffic();
