@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "shardlight/base/arithmetic.h"
@@ -13,9 +16,11 @@ namespace {
 
 using Kind = std::pair<DType, bool>;
 
-std::string unit_name(const Parameter& parameter) {
+// A block that is in several units, as of what is frozen in it and what is not, names the first.
+std::string unit_name(const Parameter& parameter, std::set<std::string, std::less<>>& taken) {
   const std::string_view block = block_of(parameter.name());
-  return std::string(block.empty() ? std::string_view(parameter.name()) : block);
+  const bool by_block = !block.empty() && !taken.contains(block);
+  return *taken.emplace(by_block ? block : std::string_view(parameter.name())).first;
 }
 
 void append(Unit& unit, ParameterIndex index, Count elements) {
@@ -60,6 +65,7 @@ Result<std::vector<Unit>> build_units(const ParameterTable& table, const UnitOpt
   }
   std::vector<Unit> units;
   std::map<Kind, UnitIndex> open;  // the unit that a parameter of this kind would join
+  std::set<std::string, std::less<>> names;
   for (ParameterIndex i = 0; i < table.size(); ++i) {
     const Parameter& parameter = table[i];
     const Kind kind{parameter.options.dtype, parameter.options.trainable};
@@ -72,7 +78,7 @@ Result<std::vector<Unit>> build_units(const ParameterTable& table, const UnitOpt
     if (!joins) {
       open[kind] = units.size();
       units.push_back(
-          {.name = unit_name(parameter), .dtype = kind.first, .trainable = kind.second});
+          {.name = unit_name(parameter, names), .dtype = kind.first, .trainable = kind.second});
     }
     append(units[open[kind]], i, parameter.elements);
   }

@@ -27,7 +27,7 @@ struct PlacedParameter {
 };
 
 struct Unit {
-  std::string name;  // of the first block or parameter in it, for messages
+  std::string name;  // of the first block or parameter in it, for messages; no two have the same
   DType dtype = DType::kFloat32;
   bool trainable = true;
   std::vector<PlacedParameter> parameters = {};  // by offset
