@@ -44,6 +44,10 @@ StepReport Engine::step() { return or_throw(impl().step()); }
 
 std::int64_t Engine::join() { return or_throw(impl().join()); }
 
+void Engine::refresh(const NamedTensors& parameters, const NamedTensors& buffers) {
+  or_throw(impl().refresh(parameters, buffers));
+}
+
 std::shared_ptr<void> Engine::no_sync() { return or_throw(impl().no_sync()); }
 
 Engine::Gathered Engine::gathered(const std::vector<at::Tensor>& parameters, Access access) {
@@ -71,7 +75,7 @@ MemoryReport Engine::memory() const { return impl().memory(); }
 TrafficReport Engine::traffic() const { return impl().traffic(); }
 Rank Engine::rank() const { return impl().layout().rank; }
 std::int64_t Engine::world() const { return impl().layout().world; }
-comm::Transport& Engine::transport() { return impl().transport(); }
+comm::Transport& Engine::transport() { return *or_throw(impl().transport()); }
 void Engine::close() { or_throw(impl().close()); }
 
 }  // namespace shardlight::engine

@@ -54,7 +54,7 @@ struct CallTimes {
 };
 
 struct TrafficReport {
-  comm::TrafficCount moved;    // where bytes move, since the engine began
+  comm::TrafficCount moved;    // where bytes move, since the engine began or its last refresh()
   comm::TrafficCount planned;  // by what was done: gathers and reductions of whole units
   std::int64_t gathers = 0;
   std::int64_t gathers_ahead = 0;  // of them, begun before their unit was used
@@ -132,6 +132,23 @@ class Engine {
   // it, until the deadline; then that is an error of all.
   std::int64_t join();
 
+  // Takes the model as it is now, between steps, on all ranks alike: parameters that were frozen or
+  // unfrozen by requires_grad_(), new ones, with rank 0's values, and ones that are gone, which get
+  // memory of their own with their values. What trained before and does after keeps its values,
+  // masters, optimizer states and step counts, bit for bit; what begins to train has fresh ones and
+  // an empty .grad; what is frozen has none. Step, schedule, loss scale and seed go on. New buffers
+  // get rank 0's values. Groups go by the names of now. It costs about what making the engine does,
+  // and for its time this rank's shards twice and one unit of the rest; traffic() counts from here.
+  // Errors (user) on all ranks, after which the engine is as it was: gradients that wait for
+  // step(), a `gathered` or no_sync() scope that is open, what the constructor refuses, models that
+  // differ, a torch_optimizer() where parameters have changed. All others end the engine: where
+  // ranks do not meet again or have no memory, parameters are lost that were in its memory.
+  template <class Model>
+  void refresh(const std::shared_ptr<Model>& model) {
+    refresh(named(model->named_parameters()), named(model->named_buffers()));
+  }
+  void refresh(const NamedTensors& parameters, const NamedTensors& buffers);
+
   // While it lives, backward passes are no micro-steps: their gradients are added to those of the
   // next one that is, as DistributedDataParallel's no_sync() does. Where gradients are replicated
   // nothing is exchanged for them. Not with `reproducible`.
@@ -182,7 +199,7 @@ class Engine {
     std::size_t position_ = 0;
     at::Tensor last_;  // by another name it is the same tensor
   };
-  // The engine outlives it, and is not moved meanwhile.
+  // The engine outlives it, and is neither moved nor refreshed meanwhile.
   FullState full_state();
 
   // The first thing that went wrong, which ended the engine; in forward it comes out of torch as a
@@ -193,7 +210,7 @@ class Engine {
   TrafficReport traffic() const;
   Rank rank() const;
   std::int64_t world() const;
-  // For small collectives of the caller's own, on all ranks alike.
+  // For small collectives of the caller's own, on all ranks alike. Until close() or refresh().
   comm::Transport& transport();
 
   // Gives the model memory of its own with its values; all ranks together. After it memory() and

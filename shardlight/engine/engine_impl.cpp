@@ -37,9 +37,8 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
                                                            const NamedTensors& buffers,
                                                            const Optimizer& optimizer,
                                                            const Options& options, Built built) {
-  std::unique_ptr<Impl> impl(new Impl(options));
-  auto started = impl->start(parameters, buffers, optimizer, std::move(built));
-  if (started) started = impl->take_buffers(buffers);
+  std::unique_ptr<Impl> impl(new Impl(optimizer, options));
+  auto started = impl->start(parameters, buffers, std::move(built));
   if (started) return impl;
   // A user's error is all ranks'; another may be this one's alone: it must not wait for the others.
   if (started.error().category() != ErrorCategory::kUser) {
@@ -51,7 +50,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(const NamedTensors& p
 // Pieces of a model that is being built come over the meeting's transport till its end, then over
 // the engine's.
 Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& buffers,
-                           const Optimizer& optimizer, Built built) {
+                           Built built) {
   const at::DisableRecordFunctionGuard unrecorded;
   if (built.building != nullptr) {
     built_ = true;
@@ -69,28 +68,38 @@ Status Engine::Impl::start(const NamedTensors& parameters, const NamedTensors& b
   SHARDLIGHT_TRY_STATUS(connect());
   if (built.building != nullptr) built.building->use(*transport_);
   SHARDLIGHT_TRY_STATUS(compare_configuration(
-      *transport_, configuration_of(optimizer, options_, *layout_, buffers), deadline()));
+      *transport_, configuration_of(optimizer_, options_, *layout_, buffers), deadline()));
   meter_.emplace(account_);
   account_transport(1);
+  SHARDLIGHT_TRY_STATUS(make_parts({.building = built.building}, nullptr));
+  touch_.emplace();
+  seed_micro_step();
+  // All ranks start from rank 0's buffers.
+  SHARDLIGHT_TRY(buffers_, buffers_with_elements(buffers));
+  return broadcast_all(buffers_);
+}
+
+// What works on the layout, over the transport.
+Status Engine::Impl::make_parts(FirstValues values, CarriedStates* states) {
   SHARDLIGHT_TRY(residency_, Residency::create(*layout_, options_, parameters_, *transport_,
-                                               *account_, *meter_, built.building));
+                                               *account_, *meter_, values));
   SHARDLIGHT_TRY(gradients_,
                  Gradients::create(*layout_, options_, parameters_, *transport_, *account_));
   views_.emplace(*layout_, options_, parameters_, *gradients_, *transport_, *account_);
   if (std::ranges::any_of(parameters_, [](const auto& parameter) {
         return parameter->tensor.scalar_type() == at::kHalf && parameter->tensor.requires_grad();
       })) {
-    loss_scale_.emplace(options_.loss_scaling);
+    if (!loss_scale_) loss_scale_.emplace(options_.loss_scaling);
+  } else {
+    loss_scale_.reset();
   }
   const auto stepped = [this](layout::UnitIndex unit) { return residency_->stepped(unit); };
-  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer, options_.groups, stepped,
-                                                  *account_, *meter_));
+  SHARDLIGHT_TRY(states_, OptimizerStates::create(*layout_, optimizer_, options_.groups, stepped,
+                                                  *account_, *meter_, states));
   for (const auto& parameter : parameters_) {
     if (!parameter->tensor.requires_grad()) continue;
     on_gradient(parameter->tensor, [this, p = parameter.get()] { arrive(*p); });
   }
-  touch_.emplace();
-  seed_micro_step();
   return {};
 }
 
@@ -105,26 +114,14 @@ Status Engine::Impl::connect() {
   return {};
 }
 
-// All ranks start from rank 0's buffers.
-Status Engine::Impl::take_buffers(const NamedTensors& buffers) {
-  for (const auto& [name, tensor] : buffers) {
-    if (!tensor.defined() || tensor.numel() == 0) continue;
-    if (!tensor.device().is_cpu() || !tensor.is_non_overlapping_and_dense()) {
-      return user_error("buffer " + name, tensor.toString(), "a dense tensor on the CPU");
-    }
-    buffers_.emplace_back(name, tensor);
-  }
-  return broadcast_buffers();
-}
-
 Status Engine::Impl::broadcast(const at::Tensor& buffer) {
   const std::span<std::byte> bytes(static_cast<std::byte*>(buffer.mutable_data_ptr()),
                                    buffer.nbytes());
   return transport_->broadcast(bytes, Rank(0), deadline());
 }
 
-Status Engine::Impl::broadcast_buffers() {
-  for (const auto& [name, buffer] : buffers_) SHARDLIGHT_TRY_STATUS(broadcast(buffer));
+Status Engine::Impl::broadcast_all(const NamedTensors& buffers) {
+  for (const auto& [name, buffer] : buffers) SHARDLIGHT_TRY_STATUS(broadcast(buffer));
   return {};
 }
 
@@ -229,12 +226,14 @@ Status Engine::Impl::end_micro_step(bool scaled) {
   return {};
 }
 
-// Once: a parameter that is forgotten in forward is no error, and seldom meant.
+// Once, and once more after a refresh: a parameter that is forgotten in forward is no error, and
+// seldom meant.
 void Engine::Impl::report_unused() {
-  if (steps_ > 0 || layout_->rank != Rank(0)) return;
+  if (steps_ > steps_at_refresh_ || layout_->rank != Rank(0)) return;
   std::string names;
   for (const auto& parameter : parameters_) {
-    const bool trains = parameter->tensor.requires_grad() && parameter->elements() > 0;
+    const bool trains = layout_->units[parameter->unit].trainable &&
+                        parameter->tensor.requires_grad() && parameter->elements() > 0;
     if (!trains || gradients_->used()[parameter->index]) continue;
     names += (names.empty() ? "" : ", ") + parameter->name;
   }
@@ -252,8 +251,11 @@ Result<std::shared_ptr<void>> Engine::Impl::no_sync() {
                       "`accumulation`, as the tree of additions is over counted micro-steps");
   }
   gradients_->count_micro_steps(false);
+  in_no_sync_ = true;
   const auto end = [this, open = std::weak_ptr<char>(open_)](void* /*nothing*/) {
-    if (open.lock()) gradients_->count_micro_steps(true);
+    if (!open.lock()) return;
+    gradients_->count_micro_steps(true);
+    in_no_sync_ = false;
   };
   return std::shared_ptr<void>(nullptr, end);
 }

@@ -17,6 +17,7 @@
 #include "shardlight/engine/gradient_views.h"
 #include "shardlight/engine/gradients.h"
 #include "shardlight/engine/loss_scale.h"
+#include "shardlight/engine/model_change.h"
 #include "shardlight/engine/optimizer_states.h"
 #include "shardlight/engine/residency.h"
 #include "shardlight/engine/touch.h"
@@ -55,6 +56,7 @@ class Engine::Impl {
   Result<StepReport> step();
   Result<std::int64_t> join();
   Result<std::shared_ptr<void>> no_sync();
+  Status refresh(const NamedTensors& parameters, const NamedTensors& buffers);
   // This process is a child of the one that made it.
   bool forked() const { return forks() != forks_; }
   // Waits for the other ranks or leaves at once; `not_gathered` as in Residency::let_go.
@@ -76,26 +78,35 @@ class Engine::Impl {
   TrafficReport traffic() const;
   const ModelLayout& layout() const { return *layout_; }
   const std::shared_ptr<Residency>& residency() { return residency_; }
-  comm::Transport& transport() { return *transport_; }
+  // Errors: why there is none.
+  Result<comm::Transport*> transport();
 
  private:
-  explicit Impl(Options options) : options_(std::move(options)) {}
-  Status start(const NamedTensors& parameters, const NamedTensors& buffers,
-               const Optimizer& optimizer, Built built);
+  Impl(Optimizer optimizer, Options options)
+      : optimizer_(std::move(optimizer)), options_(std::move(options)) {}
+  Status start(const NamedTensors& parameters, const NamedTensors& buffers, Built built);
   Status connect();
-  Status take_buffers(const NamedTensors& buffers);
+  Status make_parts(FirstValues values, CarriedStates* states);
   void account_transport(int sign);
   void arrive(const ManagedTensor& parameter);
   void backward_ended();
   Status end_micro_step(bool scaled);
   void report_unused();
   telemetry::Logger logger() const;
-  Status broadcast_buffers();
+  Status broadcast_all(const NamedTensors& buffers);
   Status broadcast(const at::Tensor& buffer);
   Result<at::Tensor> copy_of(const ManagedTensor& parameter);
   void backward_failed();
   void seed_micro_step() const;
   Status check_step() const;
+  Status check_between_steps() const;
+  Result<ModelChange> changed(const NamedTensors& parameters, const NamedTensors& buffers) const;
+  struct Left;
+  Result<Left> make_ready(const ModelChange& change);
+  Status take_over(ModelChange change);
+  void take_apart(ModelChange& change, Left& left);
+  Status put_together(const ModelChange& change, Left left);
+  void lose(const Error& why);
   Status compare_replicas();
   Result<StepReport> step_all();
   Result<NormAgreement> norm(bool some_are_means);
@@ -105,6 +116,7 @@ class Engine::Impl {
   double mean_factor() const;
   comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }
 
+  Optimizer optimizer_;
   Options options_;
   std::shared_ptr<memory::Account> account_ = std::make_shared<memory::Account>();
   ManagedTensors parameters_;
@@ -121,12 +133,13 @@ class Engine::Impl {
   std::optional<LossScale> loss_scale_;  // where the model has fp16 parameters
   bool scaled_ = false;                  // the loss whose backward runs or comes
   bool in_backward_ = false;
+  bool in_no_sync_ = false;
   std::shared_ptr<char> open_ = std::make_shared<char>();  // until it is closed
   bool closed_ = false;
   bool built_ = false;  // the model, by Engine::build
   TrafficReport traffic_at_close_;
   std::int64_t backwards_ = 0;
-  std::int64_t steps_ = 0;
+  std::int64_t steps_ = 0, steps_at_refresh_ = 0;
   int forks_ = forks();
   int exceptions_at_start_ = std::uncaught_exceptions();
 };

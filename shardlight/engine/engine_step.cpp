@@ -33,7 +33,7 @@ Status Engine::Impl::check_step() const {
     }
     if (parameter->tensor.requires_grad() && !layout_->units[parameter->unit].trainable) {
       return user_error("parameter " + parameter->name, "unfrozen after the engine was made",
-                        "a new engine for other parameters to train");
+                        "frozen until Engine::refresh(model), between steps, takes it in");
     }
   }
   return {};
@@ -101,7 +101,7 @@ Result<StepReport> Engine::Impl::step_all() {
   if (options_.clip_norm) factors.clip = std::min(1.0, *options_.clip_norm / (agreed.norm + 1e-6));
   if (!report.skipped) SHARDLIGHT_TRY_STATUS(step_units(factors, used));
   if (steps_ <= options_.sanity_steps) SHARDLIGHT_TRY_STATUS(compare_replicas());
-  if (options_.synchronize_buffers) SHARDLIGHT_TRY_STATUS(broadcast_buffers());
+  if (options_.synchronize_buffers) SHARDLIGHT_TRY_STATUS(broadcast_all(buffers_));
   if (loss_scale_) loss_scale_->end_step(report.skipped);
   views_->end_step();
   SHARDLIGHT_TRY_STATUS(gradients_->end_step());

@@ -47,7 +47,8 @@ class FusedOptimizer final : public SegmentOptimizer {
         state_names_(states_of(optimizer)),
         kept_(segments.size()) {}
 
-  Status take_memory(const ModelLayout& layout, memory::Account& account) {
+  Status take_memory(const ModelLayout& layout, memory::Account& account,
+                     std::span<Carry> carried) {
     buffers_.resize(layout.units.size());
     for (layout::UnitIndex unit = 0; unit < layout.units.size(); ++unit) {
       if (!layout.units[unit].trainable) continue;
@@ -55,6 +56,9 @@ class FusedOptimizer final : public SegmentOptimizer {
       const Bytes bytes(elements.value() * static_cast<std::int64_t>(sizeof(float)));
       for (std::size_t i = 0; i < state_names_.size(); ++i) {
         SHARDLIGHT_TRY(auto buffer, memory::Buffer::zeros(account, memory::Tag::kOptimizer, bytes));
+        if (!carried.empty()) {
+          SHARDLIGHT_TRY_STATUS(carried[i].fill(unit, buffer.bytes(), layout::DType::kFloat32));
+        }
         buffers_[unit].push_back(std::move(buffer));
       }
     }
@@ -81,6 +85,14 @@ class FusedOptimizer final : public SegmentOptimizer {
   std::optional<std::vector<std::string>> state_names() const override { return state_names_; }
   std::span<const float> state(layout::UnitIndex unit, std::size_t which) const override {
     return buffers_[unit][which].floats();
+  }
+  std::vector<std::vector<memory::Buffer>> take_states() override {
+    std::vector<std::vector<memory::Buffer>> states(state_names_.size());
+    for (auto& of_unit : buffers_) {
+      of_unit.resize(states.size());  // frozen units have none
+      for (std::size_t i = 0; i < states.size(); ++i) states[i].push_back(std::move(of_unit[i]));
+    }
+    return states;
   }
 
  private:
@@ -149,9 +161,10 @@ class FusedOptimizer final : public SegmentOptimizer {
 Result<std::unique_ptr<SegmentOptimizer>> make_fused(const ModelLayout& layout,
                                                      const Optimizer& optimizer,
                                                      std::span<const Segment> segments,
-                                                     memory::Account& account) {
+                                                     memory::Account& account,
+                                                     std::span<Carry> carried) {
   auto fused = std::make_unique<FusedOptimizer>(optimizer, segments);
-  SHARDLIGHT_TRY_STATUS(fused->take_memory(layout, account));
+  SHARDLIGHT_TRY_STATUS(fused->take_memory(layout, account, carried));
   return fused;
 }
 

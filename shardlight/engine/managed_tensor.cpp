@@ -10,7 +10,8 @@ namespace {
 
 std::string text_of(at::ScalarType type) { return c10::toString(type); }
 
-Status check_parameter(const std::string& name, const at::Tensor& tensor) {
+Status check_parameter(const std::string& name, const at::Tensor& tensor,
+                       const Keeper* mine = nullptr) {
   const std::string field = "parameter " + name;
   if (!tensor.defined()) return user_error(field, "undefined", "a tensor");
   if (tensor.layout() != at::kStrided) {
@@ -20,8 +21,14 @@ Status check_parameter(const std::string& name, const at::Tensor& tensor) {
   if (!dtype_of(tensor.scalar_type())) {
     return user_error(field, text_of(tensor.scalar_type()), "Float, BFloat16 or Half");
   }
-  if (managed_tensor(tensor) != nullptr) {
+  const ManagedTensor* const managed = managed_tensor(tensor);
+  if (managed == nullptr) return {};
+  if (managed->keeper != mine) {
     return user_error(field, "in another engine", "a parameter of one engine at a time");
+  }
+  if (!managed->tensor.is_same(tensor)) {
+    return user_error(field, "a view of the memory of " + managed->name,
+                      "memory of its own, or the same tensor");
   }
   return {};
 }
@@ -54,12 +61,12 @@ at::ScalarType scalar_type_of(layout::DType dtype) {
   return dtype == layout::DType::kFloat16 ? at::kHalf : at::kFloat;
 }
 
-Result<Adopted> adopt(const NamedTensors& named) {
+Result<Adopted> adopt(const NamedTensors& named, const Keeper* mine) {
   Adopted adopted;
   std::unordered_map<const c10::TensorImpl*, layout::ParameterIndex> by_tensor;
   std::unordered_map<const c10::StorageImpl*, std::string> by_storage;
   for (const auto& [name, tensor] : named) {
-    SHARDLIGHT_TRY_STATUS(check_parameter(name, tensor));
+    SHARDLIGHT_TRY_STATUS(check_parameter(name, tensor, mine));
     const auto known = by_tensor.find(tensor.unsafeGetTensorImpl());
     if (known != by_tensor.end()) {
       SHARDLIGHT_TRY_STATUS(adopted.table.alias(known->second, name));

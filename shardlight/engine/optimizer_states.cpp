@@ -84,6 +84,13 @@ at::Tensor view_of(const float* data, std::int64_t elements) {
 
 }  // namespace
 
+Status check_patterns(const layout::ParameterTable& table,
+                      const std::vector<ParameterGroup>& groups) {
+  SHARDLIGHT_TRY(const auto settings, settle_groups(table, {}, groups));
+  static_cast<void>(settings);
+  return {};
+}
+
 OptimizerStates::OptimizerStates(const ModelLayout& layout, const TorchMeter& meter)
     : layout_(&layout), meter_(&meter), steps_(layout.table.size()), units_(layout.units.size()) {}
 
@@ -91,24 +98,29 @@ Result<OptimizerStates> OptimizerStates::create(const ModelLayout& layout,
                                                 const Optimizer& optimizer,
                                                 const std::vector<ParameterGroup>& groups,
                                                 const ParametersOf& parameters,
-                                                memory::Account& account, const TorchMeter& meter) {
+                                                memory::Account& account, const TorchMeter& meter,
+                                                CarriedStates* carried) {
   const at::DisableRecordFunctionGuard unrecorded;
   const at::NoGradGuard no_grad;
   OptimizerStates states(layout, meter);
   SHARDLIGHT_TRY(const auto settings, settle_groups(layout.table, settings_of(optimizer), groups));
-  SHARDLIGHT_TRY_STATUS(states.take_segments(parameters, settings, account));
+  if (carried != nullptr) states.steps_ = carried->steps;
+  SHARDLIGHT_TRY_STATUS(states.take_segments(parameters, settings, account, carried));
   if (const auto* torch = std::get_if<TorchOptimizer>(&optimizer)) {
     const KeptAllocations states_of_torch(meter, memory::Tag::kOptimizer);
     SHARDLIGHT_TRY(states.optimizer_, torch->optimizer_class->over(states.segments_));
   } else {
-    SHARDLIGHT_TRY(states.optimizer_, make_fused(layout, optimizer, states.segments_, account));
+    const std::span<Carry> before =
+        carried != nullptr ? std::span<Carry>(carried->states) : std::span<Carry>();
+    SHARDLIGHT_TRY(states.optimizer_,
+                   make_fused(layout, optimizer, states.segments_, account, before));
   }
   return states;
 }
 
 Status OptimizerStates::take_segments(const ParametersOf& parameters,
                                       const std::vector<StepSettings>& settings,
-                                      memory::Account& account) {
+                                      memory::Account& account, CarriedStates* carried) {
   for (layout::UnitIndex index = 0; index < layout_->units.size(); ++index) {
     if (!layout_->units[index].trainable) continue;
     UnitStates& unit = units_[index];
@@ -119,6 +131,10 @@ Status OptimizerStates::take_segments(const ParametersOf& parameters,
       const Bytes bytes(elements.value() * static_cast<std::int64_t>(sizeof(float)));
       SHARDLIGHT_TRY(unit.master, memory::Buffer::zeros(account, memory::Tag::kMaster, bytes));
       values = unit.master.floats().data();
+      if (carried != nullptr) {
+        SHARDLIGHT_TRY_STATUS(
+            carried->masters.fill(index, unit.master.bytes(), layout::DType::kFloat32));
+      }
       adopt(index);
     }
     unit.first = segments_.size();
@@ -136,6 +152,12 @@ Status OptimizerStates::take_segments(const ParametersOf& parameters,
     unit.segments = segments_.size() - unit.first;
   }
   return {};
+}
+
+StatesLeft OptimizerStates::leave() {
+  StatesLeft left{.masters = {}, .states = optimizer_->take_states(), .steps = steps_};
+  for (UnitStates& unit : units_) left.masters.push_back(std::move(unit.master));
+  return left;
 }
 
 at::Tensor OptimizerStates::rounded(layout::UnitIndex unit) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shardlight/comm/sum.h"
+#include "shardlight/engine/carry.h"
 #include "shardlight/engine/model_layout.h"
 #include "shardlight/engine/segment_optimizer.h"
 #include "shardlight/engine/torch_meter.h"
@@ -27,16 +28,35 @@ struct StepFactors {
   double lr = 1;
 };
 
+// A rank's memory of states, once their owner has gone, and counts.
+struct StatesLeft {
+  std::vector<memory::Buffer> masters;              // by unit
+  std::vector<std::vector<memory::Buffer>> states;  // by state, then by unit
+  std::vector<std::int64_t> steps;                  // by parameter
+};
+
+// States of parameters that an engine had before, on their way into new ones.
+struct CarriedStates {
+  Carry masters;
+  std::vector<Carry> states;        // by state
+  std::vector<std::int64_t> steps;  // by parameter; 0 where it is new
+};
+
+// Errors (user): a group's pattern that no parameter has.
+Status check_patterns(const layout::ParameterTable& table,
+                      const std::vector<ParameterGroup>& groups);
+
 class OptimizerStates {
  public:
   // The parameters of the rank's range of a unit, in the unit's dtype; never elsewhere later.
   using ParametersOf = std::function<std::span<std::byte>(layout::UnitIndex unit)>;
-  // Masters are the first values. Layout, account and meter outlive it. Errors: no memory; a
-  // group's pattern that no parameter has; what the optimizer refuses (user).
+  // Masters are the first values, states zeros, but for what is `carried`. Layout, account and
+  // meter outlive it. Errors: no memory; those of check_patterns; what the optimizer refuses
+  // (user).
   static Result<OptimizerStates> create(const ModelLayout& layout, const Optimizer& optimizer,
                                         const std::vector<ParameterGroup>& groups,
                                         const ParametersOf& parameters, memory::Account& account,
-                                        const TorchMeter& meter);
+                                        const TorchMeter& meter, CarriedStates* carried = nullptr);
 
   // The parameters of a unit are others than the last step left: masters follow them where they
   // differ from the masters, rounded.
@@ -65,6 +85,9 @@ class OptimizerStates {
   // Steps that a parameter has taken part in.
   std::int64_t steps_of(layout::ParameterIndex parameter) const { return steps_[parameter]; }
 
+  // Takes them apart: nothing is stepped after it.
+  StatesLeft leave();
+
  private:
   struct UnitStates {
     std::span<std::byte> parameters;
@@ -75,7 +98,7 @@ class OptimizerStates {
 
   OptimizerStates(const ModelLayout& layout, const TorchMeter& meter);
   Status take_segments(const ParametersOf& parameters, const std::vector<StepSettings>& settings,
-                       memory::Account& account);
+                       memory::Account& account, CarriedStates* carried);
   // The sums in fp32, in their place if they are.
   std::span<float> widened(layout::UnitIndex unit, const comm::SumSpan& sums);
   // The parameters of a unit as a tensor in their dtype.

@@ -8,17 +8,11 @@
 #include <limits>
 
 #include "shardlight/engine/autograd_hooks.h"
-#include "shardlight/engine/building.h"
 
 namespace shardlight::engine {
 namespace {
 
 std::size_t size_of(Bytes bytes) { return static_cast<std::size_t>(bytes.value()); }
-
-std::string away_message(const ManagedTensor& parameter) {
-  return "parameter " + parameter.name +
-         " is not gathered; read it in an operator or within Engine::gathered";
-}
 
 Status no_memory_for(const layout::Unit& unit) {
   return Failure(Error::environment(
@@ -28,6 +22,11 @@ Status no_memory_for(const layout::Unit& unit) {
 }
 
 }  // namespace
+
+std::string Residency::away_message(const ManagedTensor& parameter) {
+  return "parameter " + parameter.name +
+         " is not gathered; read it in an operator or within Engine::gathered";
+}
 
 Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
                      memory::Account& account, const TorchMeter& meter)
@@ -51,17 +50,6 @@ Residency::Residency(const ModelLayout& layout, const Options& options, comm::Tr
   }
 }
 
-Result<std::unique_ptr<Residency>> Residency::create(const ModelLayout& layout,
-                                                     const Options& options,
-                                                     ManagedTensors& parameters,
-                                                     comm::Transport& transport,
-                                                     memory::Account& account,
-                                                     const TorchMeter& meter, Building* building) {
-  std::unique_ptr<Residency> residency(new Residency(layout, options, transport, account, meter));
-  SHARDLIGHT_TRY_STATUS(residency->start(parameters, building));
-  return residency;
-}
-
 Bytes Residency::cap(const Options& options) const {
   if (!sharded() || shared_units_) return Bytes(0);
   std::vector<Bytes> sizes;
@@ -74,52 +62,6 @@ Bytes Residency::cap(const Options& options) const {
   Bytes two_largest;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, sizes.size()); ++i) two_largest += sizes[i];
   return std::min(all, options.gathered_bytes.value_or(two_largest));
-}
-
-Status Residency::start(ManagedTensors& parameters, Building* building) {
-  for (layout::UnitIndex unit = 0; unit < units_.size(); ++unit) {
-    for (const layout::PlacedParameter& placed : layout_->units[unit].parameters) {
-      ManagedTensor& parameter = *parameters[placed.parameter];
-      parameter.unit = unit;
-      parameter.offset = placed.offset.value();
-      parameter.keeper = this;
-      units_[unit].members.push_back(&parameter);
-    }
-    SHARDLIGHT_TRY_STATUS(publish_initial(unit, building));
-  }
-  if (sharded() && !shared_units_) {
-    SHARDLIGHT_TRY(arena_,
-                   memory::Arena::create(*account_, memory::Tag::kGathered, gathered_bytes_));
-  }
-  return {};
-}
-
-// All ranks start from rank 0's values, unit by unit, so that no rank holds more than one besides
-// the model it came with; the model's own memory of the unit goes with it.
-Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
-  UnitState& state = units_[unit];
-  SHARDLIGHT_TRY(const auto buffer, memory::Buffer::zeros(*account_, memory::Tag::kGathered,
-                                                          layout_->units[unit].bytes()));
-  const std::span<std::byte> values = buffer.bytes();
-  for (ManagedTensor* member : state.members) {
-    if (member->bytes() == 0) continue;
-    if (building != nullptr) SHARDLIGHT_TRY_STATUS(building->bring(member->tensor));
-    std::memcpy(values.data() + member->offset_bytes(), member->memory().data(), member->bytes());
-    // Of a model that may be larger than memory, no more than one tensor is whole besides.
-    if (building != nullptr) take_away(*member, away_message(*member));
-  }
-  const comm::Deadline deadline(deadline_);
-  SHARDLIGHT_TRY_STATUS(transport_->broadcast(values, Rank(0), deadline));
-  if (const auto whole = transport_->whole(unit); !whole.empty()) {
-    std::ranges::copy(values, whole.begin());
-    state.memory = whole.data();
-  } else {
-    const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), values.data() + layout_->slice_begin_bytes(unit), shard.size());
-  }
-  for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
-  if (state.memory != nullptr) show(state);
-  return transport_->publish(unit, 1);
 }
 
 void Residency::show(UnitState& unit) {
@@ -350,7 +292,7 @@ Status Residency::let_go(const std::optional<Error>& not_gathered) {
   gone_ = true;
   for (layout::UnitIndex index = 0; index < units_.size(); ++index) {
     UnitState& unit = units_[index];
-    auto given = give_back(index, not_gathered);
+    auto given = give_back(index, unit.members, not_gathered);
     if (!given) {
       lose(unit, given.error().message());
       if (!not_gathered) status = std::move(given);
@@ -362,7 +304,8 @@ Status Residency::let_go(const std::optional<Error>& not_gathered) {
   return status;
 }
 
-Status Residency::give_back(layout::UnitIndex index, const std::optional<Error>& not_gathered) {
+Status Residency::give_back(layout::UnitIndex index, std::span<ManagedTensor* const> members,
+                            const std::optional<Error>& not_gathered) {
   const UnitState& unit = units_[index];
   try {
     std::vector<std::byte> fetched;
@@ -374,7 +317,7 @@ Status Residency::give_back(layout::UnitIndex index, const std::optional<Error>&
           transport_->gather(index, unit.version, fetched, comm::Deadline(deadline_)));
       values = fetched.data();
     }
-    for (ManagedTensor* member : unit.members) {
+    for (ManagedTensor* member : members) {
       engine::let_go(*member, values + member->offset_bytes());
     }
     return {};

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@
 namespace shardlight::engine {
 
 class Building;
+class Carry;
+
+// Where the first values come from, if not from the parameters' own memory.
+struct FirstValues {
+  Building* building = nullptr;  // the model is being built
+  Carry* carried = nullptr;      // the engine had those that are managed already
+};
 
 struct GatherCount {
   std::int64_t gathers = 0;
@@ -38,13 +46,12 @@ struct GatherCount {
 class Residency final : public Keeper {
  public:
   // The layout, the transport, the parameters and the account outlive it; the meter does until the
-  // last use of a parameter. The values are those of rank 0's
-  // model, from memory or from its `building`, and are in the shards when it returns. Errors: the
-  // transport's, no memory.
+  // last use of a parameter. The values are those of rank 0's model, or carried, and are in the
+  // shards when it returns. Errors: the transport's, no memory.
   static Result<std::unique_ptr<Residency>> create(
       const ModelLayout& layout, const Options& options, ManagedTensors& parameters,
       comm::Transport& transport, memory::Account& account, const TorchMeter& meter,
-      Building* building = nullptr);
+      FirstValues values = {});
 
   // Parameters that it still has are lost, and say so: let_go() comes before, unless it was never
   // made whole.
@@ -89,6 +96,12 @@ class Residency final : public Keeper {
   // `not_gathered`, for that reason, all that is away. Errors: the last reason but that one.
   Status let_go(const std::optional<Error>& not_gathered);
 
+  // The same for some parameters (by index), all ranks together, while nothing is edited. After an
+  // error some of them may still be here.
+  Status let_go_of(const std::vector<bool>& parameters);
+  // Another residency has the parameters from now on; this one serves nobody any more.
+  void leave();
+
   GatherCount count() const;
 
  private:
@@ -106,8 +119,12 @@ class Residency final : public Keeper {
 
   Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
             memory::Account& account, const TorchMeter& meter);
-  Status start(ManagedTensors& parameters, Building* building);
+  Status start(ManagedTensors& parameters, FirstValues values);
   Status publish_initial(layout::UnitIndex unit, Building* building);
+  Status publish_carried(layout::UnitIndex unit, Carry& carried);
+  void copy_own_part(const ManagedTensor& parameter, std::span<const std::byte> values,
+                     std::span<std::byte> shard) const;
+  static std::string away_message(const ManagedTensor& parameter);
   Bytes cap(const Options& options) const;
 
   Status prepare_edit(UnitState& unit, layout::UnitIndex index);
@@ -123,7 +140,8 @@ class Residency final : public Keeper {
   // The one to send away next; none if all are in use, or coming.
   std::optional<layout::UnitIndex> victim() const;
   void lose(UnitState& unit, const std::string& why);
-  Status give_back(layout::UnitIndex index, const std::optional<Error>& not_gathered);
+  Status give_back(layout::UnitIndex index, std::span<ManagedTensor* const> members,
+                   const std::optional<Error>& not_gathered);
   void show(UnitState& unit);
   void send_away(layout::UnitIndex unit);
   void fail(ManagedTensor& parameter, const Error& error);

@@ -17,6 +17,7 @@
 
 #include "shardlight/base/result.h"
 #include "shardlight/layout/slice_table.h"
+#include "shardlight/memory/buffer.h"
 
 namespace shardlight::engine {
 
@@ -74,6 +75,9 @@ class SegmentOptimizer {
   virtual std::span<const float> state(layout::UnitIndex /*unit*/, std::size_t /*which*/) const {
     return {};
   }
+  // The memory of its states, by state, then by unit; it is not used after that. None where only it
+  // knows them.
+  virtual std::vector<std::vector<memory::Buffer>> take_states() { return {}; }
 };
 
 // An optimizer with its options before it has anything to step. Any thread.

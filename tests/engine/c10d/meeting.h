@@ -33,5 +33,7 @@ std::string fault(const std::string& name);
 
 // A test model trained over c10d at a stage, and the same over threads: "" or what differs.
 std::string train_as_threads_do(const std::string& model, int stage);
+// A chain that changes between steps, and the same by hand: "" or what differs.
+std::string refresh_as_by_hand(int stage);
 
 }  // namespace shardlight::engine

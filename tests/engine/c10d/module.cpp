@@ -46,4 +46,5 @@ PYBIND11_MODULE(shardlight_c10d_tests, module) {
   module.def("run_tests", &run_tests, py::call_guard<py::gil_scoped_release>());
   module.def("fault", &fault, py::call_guard<py::gil_scoped_release>());
   module.def("train", &train_as_threads_do, py::call_guard<py::gil_scoped_release>());
+  module.def("refresh", &refresh_as_by_hand, py::call_guard<py::gil_scoped_release>());
 }

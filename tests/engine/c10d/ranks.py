@@ -220,6 +220,7 @@ def subgroups() -> list[str]:
 def training() -> list[str]:
     def all_stages() -> str:
         said = [(stage, tests.train("mlp", stage)) for stage in range(4)]
+        said += [(stage, tests.refresh(stage)) for stage in range(4)]
         return "".join(f"stage {stage}: {wrong}\n" for stage, wrong in said if wrong)
 
     return [f"rank {r}: {s} ({e})" for r, (s, e) in enumerate(run_ranks(2, all_stages)) if s or e]
