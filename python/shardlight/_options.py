@@ -26,6 +26,7 @@ class Choices(TypedDict, total=False):
     shared_units: bool  # at stage 3 on one host, parameters are read where the ranks share them
     retain: bool  # False: a unit is released as soon as another one is used
     reduce: str  # "default", "once" (a step) or "every-micro-step"
+    grad_dtype: str  # of gradients' sums: "fp32", or "compute", the parameters' own
     order: str | tuple[str, int]  # ranks are added "linear", as a "tree", or ("grouped", SIZE)
     reproducible: bool  # the same bits for any split of a batch over ranks
     seed: int | None  # torch's generator is set by (seed, step, micro-batch)

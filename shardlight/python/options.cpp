@@ -20,6 +20,13 @@ plan::ReduceSetting reduce_of(const std::string& text) {
   throw Error::user("reduce", text, "default, once or every-micro-step");
 }
 
+plan::GradientDtype grad_dtype_of(const std::string& text) {
+  for (const auto dtype : {plan::GradientDtype::kFp32, plan::GradientDtype::kCompute}) {
+    if (text == plan::name_of(dtype)) return dtype;
+  }
+  throw Error::user("grad_dtype", text, "fp32 or compute");
+}
+
 comm::ReduceOrder order_of(const std::string& text, std::int64_t group) {
   if (text == "linear") return {};
   if (text == "tree") return {.kind = comm::ReduceOrderKind::kTree};
@@ -70,6 +77,9 @@ void define_options(py::module_& module) {
       .def_property(
           "reduce", [](const Options& x) { return std::string(plan::name_of(x.reduce)); },
           [](Options& x, const std::string& value) { x.reduce = reduce_of(value); })
+      .def_property(
+          "grad_dtype", [](const Options& x) { return std::string(plan::name_of(x.grad_dtype)); },
+          [](Options& x, const std::string& value) { x.grad_dtype = grad_dtype_of(value); })
       .def("set_order", [](Options& x, const std::string& kind,
                            std::int64_t group) { x.order = order_of(kind, group); })
       .def("set_loss_scaling",
