@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from typing import Any
 
 import torch
@@ -10,6 +12,9 @@ import torch.distributed as dist
 
 from shardlight import _engine
 from shardlight._errors import user_error
+
+# Of this process's engines that nobody has closed.
+ends_of_engines: list[weakref.finalize] = []
 
 _ALLOWED = "auto, shm, c10d, or a torch.distributed.ProcessGroup"
 
@@ -40,7 +45,21 @@ def _default_group(device: torch.device) -> dist.ProcessGroup:
         raise user_error("ranks", "c10d", "shm, as this PyTorch has no torch.distributed")
     if not dist.is_initialized():
         dist.init_process_group("gloo" if device.type == "cpu" else None)
+        end_group_at_exit()
     return dist.group.WORLD
+
+
+def end_group_at_exit() -> None:
+    """Of a group that we began: its threads, which may let go of tensors of Python, end while the
+    interpreter still runs; after that they would abort the process. Engines end before it."""
+
+    def end() -> None:
+        for end_engine in reversed(ends_of_engines):
+            end_engine()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    atexit.register(end)
 
 
 def _of_group(group: dist.ProcessGroup, deadline: float) -> _engine.Ranks:

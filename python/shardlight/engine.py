@@ -18,7 +18,7 @@ from shardlight._building import take_scope
 from shardlight._errors import user_error
 from shardlight._habits import bind_model, bind_optimizer
 from shardlight._options import Choices, check_names, options_of
-from shardlight._ranks import ranks_of
+from shardlight._ranks import ends_of_engines, ranks_of
 from shardlight.reports import MemoryReport, TrafficReport, memory_report, traffic_report
 
 _OPTIMIZERS = {
@@ -75,6 +75,7 @@ class Engine:
         self._engine = _engine.Engine(*built, named, list(model.named_buffers()), stepped, options)
         self.rank, self.world = self._engine.rank, self._engine.world
         self._end = weakref.finalize(self, _end, self._engine)
+        ends_of_engines[:] = [end for end in ends_of_engines if end.alive] + [self._end]
         bind_optimizer(self.optimizer, self)
         self._hooks = bind_model(model, self)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from shardlight._errors import user_error
+from shardlight._ranks import end_group_at_exit
 
 # Rank, world size and rank on the host, as launchers tell them; docs/exchange.md.
 _LAUNCHERS = (
@@ -78,6 +79,7 @@ def init_distributed(
         world_size=world,
         timeout=timeout,
     )
+    end_group_at_exit()
 
 
 def _method(world: int) -> str:
