@@ -32,7 +32,7 @@ struct StepSettings {
 struct Segment {
   layout::UnitIndex unit = 0;
   layout::ParameterIndex parameter = 0;
-  std::string_view name;         // of the parameter, its first one; empty in a trial
+  std::string_view name;    // of the parameter, its first one; empty in a trial
   std::int64_t offset = 0;  // in the rank's range of the unit
   StepSettings settings;
   std::int64_t steps = 0;  // that it has taken part in, the one that is taken included
