@@ -1,5 +1,6 @@
 #include "shardlight/python/errors.h"
 
+#include <array>
 #include <exception>
 #include <string>
 
@@ -11,9 +12,11 @@ namespace {
 namespace py = pybind11;
 
 // By category; they live as long as the interpreter.
-PyObject* error_types[3] = {};
+std::array<PyObject*, 3> error_types = {};
 
-py::handle type_of(ErrorCategory category) { return error_types[static_cast<int>(category)]; }
+py::handle type_of(ErrorCategory category) {
+  return error_types.at(static_cast<std::size_t>(category));
+}
 
 void raise(const Error& error) {
   const py::handle type = type_of(error.category());
@@ -40,11 +43,14 @@ void define_errors(py::module_& module) {
   };
   base.attr("__module__") = "shardlight";
   const auto value_error = py::reinterpret_borrow<py::object>(PyExc_ValueError);
-  error_types[static_cast<int>(ErrorCategory::kUser)] =
+  error_types.at(static_cast<std::size_t>(ErrorCategory::kUser)) =
       derived("UserError", py::make_tuple(base, value_error));
-  error_types[static_cast<int>(ErrorCategory::kEnvironment)] =
+  error_types.at(static_cast<std::size_t>(ErrorCategory::kEnvironment)) =
       derived("JobError", py::make_tuple(base));
-  error_types[static_cast<int>(ErrorCategory::kBug)] = derived("BugError", py::make_tuple(base));
+  error_types.at(static_cast<std::size_t>(ErrorCategory::kBug)) =
+      derived("BugError", py::make_tuple(base));
+  // By value, as pybind11 calls it.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
