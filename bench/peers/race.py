@@ -16,14 +16,11 @@ import sys
 from pathlib import Path
 
 from chart import write_chart
+from engines import ENGINES
+from work import SIZES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-ENGINES = [
-    "plain", "ddp", "zero1", "fsdp2", "deepspeed-1", "deepspeed-2", "deepspeed-3",
-    "deepspeed-3-limits-0", "shardlight-0", "shardlight-1", "shardlight-2", "shardlight-3",
-    "shardlight-3-shared",
-]  # fmt: skip
 STEPS = {"tiny": (3, 1), "comm": (6, 2), "short": (10, 3), "small": (4, 1)}  # timed, warm
 
 
@@ -101,13 +98,11 @@ def table(rows: list[dict], size: str, ranks: int, tokens: int) -> str:
 
 
 def main() -> None:
-    from work import SIZES
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", nargs="+", default=["comm", "short", "small"], choices=SIZES)
     parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--engines", nargs="+", default=ENGINES, choices=ENGINES)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
     parser.add_argument("--no-memory", action="store_true", help="leave out the sampled runs")
     parser.add_argument("--chart", type=Path)
     parser.add_argument(

@@ -145,14 +145,9 @@ class Accelerator(accelerate.Accelerator):
         self.engine.backward(loss if factor == 1 else loss * factor)
         self._micro_steps += 1
         if self.sync_gradients:
-            self._complete(loss)
-
-    def _complete(self, loss: torch.Tensor) -> None:
-        """The last step of an epoch may have fewer micro-steps; the missing ones have no
-        gradient."""
-        for _ in range(self._micro_steps, self.engine.accumulation):
-            self.engine.backward(loss.new_zeros((), requires_grad=True))
-        self._micro_steps = 0
+            # The last step of an epoch may have fewer.
+            self.engine.pass_micro_steps(self.engine.accumulation - self._micro_steps)
+            self._micro_steps = 0
 
     def get_state_dict(self, model: nn.Module, unwrap: bool = True) -> dict[str, torch.Tensor]:
         """On all ranks."""

@@ -96,6 +96,12 @@ class Engine:
         self.optimizer._opt_called = True
         return report
 
+    def pass_micro_steps(self, count: int) -> None:
+        """So many micro-steps of this rank without a gradient, as where data end within a step;
+        none if `count` is not above 0."""
+        for _ in range(count):
+            self.backward(torch.zeros((), requires_grad=True))
+
     def join(self) -> int:
         """This rank has no more batches: takes part in the others' steps, with no gradient, until
         none has, and returns how many steps that were."""

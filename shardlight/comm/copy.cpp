@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kPagesAtOnce =
-    4;  // measured: 1 takes a quarter longer, 2 a tenth, 8 is as 4
+// Measured: 1 takes a quarter longer, 2 a tenth, 8 as long as 4.
+constexpr std::int64_t kPagesAtOnce = 4;
 constexpr std::int64_t kGroup = kPagesAtOnce * kPage;
 
 void stream_line(std::byte* target, const std::byte* source) {

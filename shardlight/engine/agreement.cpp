@@ -8,6 +8,21 @@
 #include <string_view>
 
 namespace shardlight::engine {
+namespace {
+
+// A hash in two halves that doubles hold exactly, each with its negative: after an all-reduce of
+// maxima, equal on all ranks where the highest is the lowest.
+constexpr std::size_t kHashValues = 4;
+
+void append_hash(std::vector<double>& values, std::uint64_t hash) {
+  const auto low = static_cast<double>(hash & 0xffffffffU);
+  const auto high = static_cast<double>(hash >> 32U);
+  values.insert(values.end(), {low, -low, high, -high});
+}
+
+bool same_hash(const double* four) { return four[0] == -four[1] && four[2] == -four[3]; }
+
+}  // namespace
 
 Status agree_on_any(comm::Transport& transport, std::vector<bool>& flags, comm::Deadline deadline) {
   constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce;
@@ -30,23 +45,17 @@ Result<BackwardFlags> agree(comm::Transport& transport, BackwardFlags mine,
 }
 
 Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadline deadline) {
-  const auto low = static_cast<double>(mine.optimizer_settings & 0xffffffffU);
-  const auto high = static_cast<double>(mine.optimizer_settings >> 32U);
-  std::array<double, 8> values = {mine.parameters_edited ? 1.0 : 0.0,
-                                  mine.gradients_edited ? 1.0 : 0.0,
-                                  mine.lr_factor,
-                                  -mine.lr_factor,
-                                  low,
-                                  -low,
-                                  high,
-                                  -high};
+  constexpr std::size_t kFlags = 4;
+  std::vector<double> values = {mine.parameters_edited ? 1.0 : 0.0,
+                                mine.gradients_edited ? 1.0 : 0.0, mine.lr_factor, -mine.lr_factor};
+  append_hash(values, mine.optimizer_settings);
   SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kMax, deadline));
   if (values[2] != -values[3]) {
     return user_error("lr_schedule", std::to_string(mine.lr_factor),
                       "the same factor on all ranks: they have " + std::to_string(-values[3]) +
                           " to " + std::to_string(values[2]));
   }
-  if (values[4] != -values[5] || values[6] != -values[7]) {
+  if (!same_hash(&values[kFlags])) {
     return user_error("optimizer", "with other settings on some ranks than on others",
                       "the same lr and other hyper-parameters on all ranks in every step");
   }
@@ -56,27 +65,21 @@ Result<StepFlags> agree(comm::Transport& transport, StepFlags mine, comm::Deadli
                    .optimizer_settings = mine.optimizer_settings};
 }
 
-// A hash in two halves that doubles hold exactly; equal on all ranks where the highest is the
-// lowest.
 Result<std::optional<std::size_t>> first_difference(
     comm::Transport& transport, const std::vector<std::span<const std::byte>>& spans,
     comm::Deadline deadline) {
-  constexpr std::size_t kValues = 4;
-  constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce / kValues;
+  constexpr std::size_t kAtOnce = comm::Transport::kMaxAllReduce / kHashValues;
   for (std::size_t begin = 0; begin < spans.size(); begin += kAtOnce) {
     const std::size_t size = std::min(kAtOnce, spans.size() - begin);
     std::vector<double> values;
     for (const auto& span : std::span(spans).subspan(begin, size)) {
       const std::uint64_t hash =
           std::hash<std::string_view>()({reinterpret_cast<const char*>(span.data()), span.size()});
-      const auto low = static_cast<double>(hash & 0xffffffffU);
-      const auto high = static_cast<double>(hash >> 32U);
-      values.insert(values.end(), {low, -low, high, -high});
+      append_hash(values, hash);
     }
     SHARDLIGHT_TRY_STATUS(transport.all_reduce(values, comm::Combine::kMax, deadline));
     for (std::size_t i = 0; i < size; ++i) {
-      const double* const four = &values[i * kValues];
-      if (four[0] != -four[1] || four[2] != -four[3]) return begin + i;
+      if (!same_hash(&values[i * kHashValues])) return begin + i;
     }
   }
   return std::nullopt;

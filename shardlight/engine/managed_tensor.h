@@ -66,7 +66,7 @@ struct Adopted {
 // The model's parameters, tied ones once, still in their own memory. A parameter that is a view
 // into more memory than its own, or not contiguous, is copied into memory of its own first. Errors
 // (user, field = name): not on the CPU, not fp32, bf16 or fp16, sparse, two parameters in one
-// storage, managed already but by `mine`, whose parameters stay so for now.
+// storage, managed already but by `mine`, whose parameters stay with it.
 Result<Adopted> adopt(const NamedTensors& named, const Keeper* mine = nullptr);
 
 // Those of them that have a storage to themselves, and stay in it when they are adopted.

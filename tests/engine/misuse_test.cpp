@@ -14,15 +14,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string thrown_by(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-  return "nothing was thrown";
-}
-
 Training training(int stage) {
   Training run;
   run.world = 2;

@@ -15,15 +15,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string thrown_by(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-  return "nothing was thrown";
-}
-
 class RefreshMisuse : public ::testing::Test {
  protected:
   using Body = std::function<void(Engine& engine, Chain& chain)>;

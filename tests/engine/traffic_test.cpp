@@ -181,15 +181,6 @@ TEST(GatheredBytes, AreNeverPassed) {
   }
 }
 
-std::string thrown_by(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-  return "";
-}
-
 // Names the option and how much is missing, and from then on nothing but that error comes.
 TEST(GatheredBytes, TooFewForAnOperatorAreAnErrorThatSaysByHowMuch) {
   constexpr std::int64_t kMissing = 256;
@@ -225,7 +216,7 @@ TEST(GatheredBytes, TooFewLeaveTheModelWholeAtTheEnd) {
   const TestModel expected = model_of_rank(run, 0);
   on_threads(run, [&](const Ranks& ranks, const TestModel& model) {
     Engine engine = make_engine(run, ranks, model);
-    EXPECT_NE(thrown_by([&] { engine.backward(model.loss(0, 0)); }), "");
+    EXPECT_NE(thrown_by([&] { engine.backward(model.loss(0, 0)); }), kNothingThrown);
     engine.close();
     for (std::size_t i = 0; i < model.parameters.size(); ++i) {
       EXPECT_TRUE(model.parameters[i].second.equal(expected.parameters[i].second));

@@ -184,4 +184,13 @@ std::string difference(const Outcome& a, const Outcome& b) {
   return a.losses == b.losses ? difference_of_values(a, b) : "losses differ";
 }
 
+std::string thrown_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+  return kNothingThrown;
+}
+
 }  // namespace shardlight::engine

@@ -3,6 +3,7 @@
 // with the plain twin (plain_twin.h).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -66,5 +67,9 @@ std::vector<std::string> state_names(const Optimizer& optimizer);
 std::string difference(const Outcome& a, const Outcome& b);
 // The same without losses, which are by rank and micro-step: for worlds of different sizes.
 std::string difference_of_values(const Outcome& a, const Outcome& b);
+
+// What the call throws says.
+inline constexpr const char* kNothingThrown = "nothing was thrown";
+std::string thrown_by(const std::function<void()>& call);
 
 }  // namespace shardlight::engine

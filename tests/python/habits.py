@@ -10,14 +10,10 @@ import models
 import shardlight
 import torch
 import transformers
-from twins import Twin, draws, expect_same_state, same_bits
+from twins import Twin, adamw, draws, expect_same_state, same_bits
 
 CASE = models.cases()[0]
 assert CASE.name == "GPT-2"
-
-
-def adamw(model, lr=1e-2):
-    return torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
 
 
 def start(optimizer=adamw, **choices):

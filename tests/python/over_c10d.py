@@ -3,12 +3,7 @@
 import models
 import shardlight
 import torch
-from twins import Twin, draws, expect_same_state
-
-
-def adamw(model):
-    return torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
-
+from twins import Twin, adamw, draws, expect_same_state
 
 torch.set_num_threads(1)
 case = models.cases()[0]

@@ -6,13 +6,9 @@ import sys
 import models
 import shardlight
 import torch
-from twins import Twin, draws, expect_same_state, same_bits
+from twins import Twin, adamw, draws, expect_same_state, same_bits
 
 STEPS = 3
-
-
-def adamw(model):
-    return torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
 
 def train(case, stage: int) -> None:

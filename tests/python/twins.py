@@ -16,6 +16,10 @@ class Case:
     loss: Callable[[nn.Module, torch.Generator], torch.Tensor]  # on a batch that is drawn
 
 
+def adamw(model: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
+
+
 def draws(step: int, rank: int) -> torch.Generator:
     return torch.Generator().manual_seed(1000 * step + rank)
 

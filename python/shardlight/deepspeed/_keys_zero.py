@@ -12,17 +12,8 @@ H, M, N, R = Fate.HONOURED, Fate.MAPPED, Fate.NOTED, Fate.REFUSED
 ZERO_PATH = "zero_optimization."
 
 
-def _key(
-    name: str,
-    kind: str | tuple[str, ...],
-    default: Any,
-    fate: Fate,
-    says: str,
-    sample: Any,
-    off: tuple[Any, ...] = (),
-    auto: str = "default",
-) -> Key:
-    return Key(ZERO_PATH + name, kind, default, fate, says, sample, off, auto)
+def _key(name: str, *row: Any, auto: str = "default", **more: Any) -> Key:
+    return Key(ZERO_PATH + name, *row, auto=auto, **more)
 
 
 def _off(name: str, fate: Fate, says: str) -> Key:

@@ -102,9 +102,8 @@ class DeepSpeedEngine:
     def _take_step(self, lr_kwargs: dict[str, Any] | None) -> None:
         if self._boundary is not None and self._passes > 0:
             # The caller ended early, as at the end of data: micro-steps without a gradient.
-            for _ in range(self._passes, self.gradient_accumulation_steps()):
-                nothing = torch.zeros((), device=self.device, requires_grad=True)
-                self.shardlight_engine.backward(nothing)
+            missing = self.gradient_accumulation_steps() - self._passes
+            self.shardlight_engine.pass_micro_steps(missing)
         with self._timed("step"):
             self._report = self.shardlight_engine.step()
         self._passes = 0
@@ -258,10 +257,11 @@ class DeepSpeedEngine:
     def module_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, Any]:
         """A copy of the whole state, on all ranks; all ranks call it."""
         state = self.shardlight_engine.state_dict()
-        if exclude_frozen_parameters:
-            frozen = {n for n, p in self.module.named_parameters() if not p.requires_grad}
-            state = {name: tensor for name, tensor in state.items() if name not in frozen}
-        return state
+        left_out = self._frozen() if exclude_frozen_parameters else ()
+        return {name: tensor for name, tensor in state.items() if name not in left_out}
+
+    def _frozen(self) -> set[str]:
+        return {n for n, p in self.module.named_parameters() if not p.requires_grad}
 
     state_dict = module_state_dict
 
@@ -272,11 +272,11 @@ class DeepSpeedEngine:
         exclude_frozen_parameters: bool = False,
     ) -> bool:
         """Rank 0 writes the module's state, in its dtypes, by torch.save; all ranks call it."""
-        frozen = {n for n, p in self.module.named_parameters() if not p.requires_grad}
+        left_out = self._frozen() if exclude_frozen_parameters else ()
         kept: dict[str, torch.Tensor] = {}
         for name, tensor in self.shardlight_engine.full_state():
-            if self.global_rank == 0 and not (exclude_frozen_parameters and name in frozen):
-                kept[name] = tensor.clone()
+            if self.global_rank == 0 and name not in left_out:
+                kept[name] = tensor
         if self.global_rank == 0:
             path = Path(save_dir, save_filename)
             path.parent.mkdir(parents=True, exist_ok=True)
