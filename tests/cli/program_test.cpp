@@ -10,6 +10,7 @@
 
 #include "shardlight/cli/plan_options.h"
 #include "shardlight/plan/display.h"
+#include "tests/scratch.h"
 
 namespace shardlight::cli {
 namespace {
@@ -43,12 +44,6 @@ nlohmann::json plan_json(const std::string& line) {
   const Ran ran = plan(line + " --json");
   EXPECT_EQ(ran.code, kExitOk) << ran.err;
   return nlohmann::json::parse(ran.out);
-}
-
-std::string written(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
 }
 
 TEST(Plan, OfACountShowsTheFourStages) {
@@ -204,15 +199,16 @@ TEST(Plan, BadInputNamesOptionValueAndWhatIsAllowed) {
 }
 
 TEST(Plan, FilesAreNamedInFrontOfWhatIsWrongInThem) {
-  const std::string config = written("config.json", R"({"model_type": "gpt2", "n_layer": 2})");
+  const std::string config = scratch_file("config.json", R"({"model_type": "gpt2", "n_layer": 2})");
   const Ran missing = plan("--model " + config + " --ranks 2");
   EXPECT_EQ(missing.code, kExitUsage);
   EXPECT_NE(missing.err.find(config + ": "), std::string::npos) << missing.err;
   EXPECT_NE(missing.err.find("is missing"), std::string::npos) << missing.err;
   EXPECT_EQ(missing.err.find("shardlight: --model: "), 0U) << missing.err;
-  const Ran part = plan("--model " + written("m-00001-of-00002.safetensors", "") + " --ranks 2");
+  const Ran part =
+      plan("--model " + scratch_file("m-00001-of-00002.safetensors", "") + " --ranks 2");
   EXPECT_NE(part.err.find("a whole model"), std::string::npos) << part.err;
-  const Ran tensors = plan("--model " + written("x.safetensors", "12") + " --ranks 2");
+  const Ran tensors = plan("--model " + scratch_file("x.safetensors", "12") + " --ranks 2");
   EXPECT_EQ(tensors.code, kExitUsage);
   EXPECT_NE(tensors.err.find("x.safetensors: header length"), std::string::npos) << tensors.err;
   const Ran folder = plan("--model " + testing::TempDir() + " --ranks 2");

@@ -5,17 +5,13 @@
 
 #include <fstream>
 
+#include "tests/scratch.h"
+
 namespace shardlight::data {
 namespace {
 
 using testing::HasSubstr;
 using Tokens = std::vector<std::int64_t>;
-
-std::string written(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
 
 Tokens all_of(const Corpus& corpus) {
   Tokens tokens(static_cast<std::size_t>(corpus.tokens().value()));
@@ -33,8 +29,8 @@ std::string little_endian(const Tokens& tokens, int bytes) {
 
 std::string token_file(const std::string& name, const Tokens& tokens, int bytes,
                        const std::string& description) {
-  const std::string path = written(name, little_endian(tokens, bytes));
-  written(name + ".json", description);
+  const std::string path = scratch_file(name, little_endian(tokens, bytes));
+  scratch_file(name + ".json", description);
   return path;
 }
 
@@ -44,7 +40,7 @@ std::string error_of(const std::vector<std::string>& paths) {
 }
 
 TEST(Corpus, OfTextIsItsBytes) {
-  const auto corpus = Corpus::open({written("text", "ab\n\xC3\xA4\xFF")});
+  const auto corpus = Corpus::open({scratch_file("text", "ab\n\xC3\xA4\xFF")});
   ASSERT_TRUE(corpus) << corpus.error().message();
   EXPECT_EQ(corpus->vocabulary(), 256);
   EXPECT_TRUE(corpus->is_text());
@@ -53,8 +49,8 @@ TEST(Corpus, OfTextIsItsBytes) {
 }
 
 TEST(Corpus, OfSeveralFilesReadsAcrossTheirEnds) {
-  const auto corpus =
-      Corpus::open({written("one", "abc"), written("two", "d"), written("three", "efgh")});
+  const auto corpus = Corpus::open(
+      {scratch_file("one", "abc"), scratch_file("two", "d"), scratch_file("three", "efgh")});
   ASSERT_TRUE(corpus);
   for (std::int64_t first = 0; first < 8; ++first) {
     for (std::int64_t count = 0; first + count <= 8; ++count) {
@@ -98,11 +94,11 @@ TEST(Corpus, KnowsTheBytesOfTokensThatAreDescribed) {
 TEST(Corpus, NamesTheFileThatIsWrong) {
   EXPECT_THAT(error_of({}), HasSubstr("files: is missing"));
   EXPECT_THAT(error_of({"/no/such"}), HasSubstr("/no/such: 'no file' is not allowed"));
-  EXPECT_THAT(error_of({written("empty", "")}), HasSubstr("empty: '0 bytes' is not allowed"));
+  EXPECT_THAT(error_of({scratch_file("empty", "")}), HasSubstr("empty: '0 bytes' is not allowed"));
   EXPECT_THAT(error_of({testing::TempDir()}), HasSubstr("not a regular file"));
   const std::string good =
       token_file("good.u16", {1}, 2, R"({"dtype": "uint16", "vocabulary": 3})");
-  EXPECT_THAT(error_of({good, written("plain", "x")}),
+  EXPECT_THAT(error_of({good, scratch_file("plain", "x")}),
               HasSubstr("plain: 'text' is not allowed; allowed: what the first file has, uint16"));
   const std::string odd = token_file("odd.u16", {}, 2, R"({"dtype": "uint16", "vocabulary": 3})");
   std::ofstream(odd) << "abc";
@@ -124,7 +120,7 @@ TEST(Corpus, NamesWhatIsWrongInADescription) {
   EXPECT_THAT(of(R"({"dtype": "uint16", "vocabulary": 2, "pieces": ["a"]})"), HasSubstr("pieces"));
   EXPECT_THAT(of(R"({"dtype": "uint16", "vocabulary": 1, "pieces": ["\u20ac"]})"),
               HasSubstr("pieces"));
-  EXPECT_THAT(error_of({written("alone.u32", "abcd")}), HasSubstr("alone.u32.json beside it"));
+  EXPECT_THAT(error_of({scratch_file("alone.u32", "abcd")}), HasSubstr("alone.u32.json beside it"));
 }
 
 TEST(Corpus, NamesTheTokenThatIsNotInTheVocabulary) {

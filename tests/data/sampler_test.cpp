@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <fstream>
 #include <set>
+
+#include "tests/scratch.h"
 
 namespace shardlight::data {
 namespace {
@@ -14,12 +15,10 @@ using testing::HasSubstr;
 
 // 4000 tokens, each pair of neighbours at one place only.
 Corpus numbered_corpus() {
-  const std::string path = testing::TempDir() + "numbered.u16";
-  std::ofstream file(path, std::ios::binary);
-  for (int i = 0; i < 4000; ++i) file.put(static_cast<char>(i)).put(static_cast<char>(i >> 8));
-  file.close();
-  std::ofstream(path + ".json") << R"({"dtype": "uint16", "vocabulary": 4000})";
-  return *Corpus::open({path});
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i), static_cast<char>(i >> 8)};
+  scratch_file("numbered.u16.json", R"({"dtype": "uint16", "vocabulary": 4000})");
+  return *Corpus::open({scratch_file("numbered.u16", tokens)});
 }
 
 const Corpus& corpus() {

@@ -8,18 +8,13 @@
 #include "shardlight/io/gzip.h"
 #include "shardlight/io/mapped_file.h"
 #include "shardlight/io/output_file.h"
+#include "tests/scratch.h"
 
 namespace shardlight::io {
 namespace {
 
-std::string file_with(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
-}
-
 std::string gzipped(const std::string& name, const std::vector<std::string>& members) {
-  const std::string path = testing::TempDir() + name;
+  const std::string path = scratch_path(name);
   std::ofstream(path) << "";
   for (const std::string& member : members) {
     gzFile file = ::gzopen(path.c_str(), "ab");
@@ -34,14 +29,14 @@ std::string text_of(std::span<const std::byte> bytes) {
 }
 
 TEST(MappedFile, HasTheBytesOfTheFile) {
-  auto first = *MappedFile::open(file_with("mapped", "0123456789"));
+  auto first = *MappedFile::open(scratch_file("mapped", "0123456789"));
   EXPECT_EQ(text_of(first.bytes()), "0123456789");
   const MappedFile second = std::move(first);
   EXPECT_EQ(text_of(second.bytes()), "0123456789");
 }
 
 TEST(MappedFile, OfNothingIsEmptyAndOfNoFileAnError) {
-  EXPECT_TRUE(MappedFile::open(file_with("nothing", ""))->bytes().empty());
+  EXPECT_TRUE(MappedFile::open(scratch_file("nothing", ""))->bytes().empty());
   const auto missing = MappedFile::open("/no/such/file");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().category(), ErrorCategory::kEnvironment);
@@ -63,7 +58,7 @@ TEST(Gzip, NamesTheFileThatIsDamaged) {
         {"empty.gz", ""},
         {"short.gz", whole.substr(0, whole.size() - 3)},
         {"damaged.gz", whole.substr(0, whole.size() - 5) + "?" + whole.substr(whole.size() - 4)}}) {
-    const std::string path = file_with(name, content);
+    const std::string path = scratch_file(name, content);
     const auto text = read_gzip(path, Bytes(9999));
     ASSERT_FALSE(text) << name;
     EXPECT_EQ(text.error().message().find("reading " + path + ": "), 0U);
@@ -77,7 +72,7 @@ TEST(Gzip, StopsAtTheMostItMayHold) {
 }
 
 TEST(OutputFile, GrowsByWhatIsAppended) {
-  const std::string path = file_with("grows", "old content");
+  const std::string path = scratch_file("grows", "old content");
   auto file = *OutputFile::create(path);
   EXPECT_TRUE(file.append("a line\n"));
   EXPECT_EQ(*read_file(path, Bytes(99)), "a line\n");  // before it is closed
@@ -97,7 +92,7 @@ TEST(OutputFile, NamesWhatCannotBeWritten) {
 }
 
 TEST(OutputFile, IsWrittenByOneAtATime) {
-  const std::string path = file_with("alone", "old content");
+  const std::string path = scratch_file("alone", "old content");
   {
     auto first = *OutputFile::create_alone(path);
     ASSERT_TRUE(first);
@@ -113,7 +108,7 @@ TEST(OutputFile, IsWrittenByOneAtATime) {
 }
 
 TEST(MakeFolder, MakesThoseAboveItAndTakesOneThatIsThere) {
-  const std::string path = testing::TempDir() + "outer/inner";
+  const std::string path = scratch_path("outer/inner");
   EXPECT_TRUE(make_folder(path));
   EXPECT_TRUE(make_folder(path));
   EXPECT_EQ(path_kind(path), PathKind::kFolder);

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
 
 #include "shardlight/cli/train/launchers.h"
@@ -10,6 +9,7 @@
 #include "shardlight/cli/train/setting_value.h"
 #include "shardlight/cli/train/settings.h"
 #include "shardlight/cli/train/start_report.h"
+#include "tests/scratch.h"
 
 namespace shardlight::cli {
 namespace {
@@ -253,8 +253,7 @@ TEST(Preparation, TakesTheRanksOfALauncher) {
 }
 
 TEST(Preparation, SaysHowMuchDataItNeeds) {
-  const std::string path = testing::TempDir() + "six.txt";
-  std::ofstream(path) << "abcdef";
+  const std::string path = scratch_file("six.txt", "abcdef");
   EXPECT_THAT(
       prepare_error(R"({"data": {"files": [")" + path + R"("]}})"),
       HasSubstr("batch.sequence: '128' is not allowed; allowed: none with 6 tokens of data: "
@@ -266,8 +265,7 @@ TEST(Preparation, NamesWhatTheDataDoNotAllow) {
               HasSubstr("data.files: /no/such: 'no file'"));
   EXPECT_THAT(prepare_error(R"({"model": {"vocabulary": 200}})"),
               HasSubstr("model.vocabulary: '200' is not allowed; allowed: 0, or the data's 256"));
-  const std::string path = testing::TempDir() + "short.txt";
-  std::ofstream(path) << std::string(2000, 'x');
+  const std::string path = scratch_file("short.txt", std::string(2000, 'x'));
   EXPECT_THAT(prepare_error(R"({"data": {"files": [")" + path + R"("]}})"),
               HasSubstr("batch.sequence: '128' is not allowed; allowed: 1 to 99"));
   EXPECT_THAT(prepare_error(R"({"transport": "mpi"})"), HasSubstr("mpi under mpirun"));

@@ -13,6 +13,7 @@
 #include <future>
 
 #include "shardlight/engine/c10d/board.h"
+#include "tests/scratch.h"
 
 namespace shardlight::engine {
 namespace {
@@ -143,7 +144,7 @@ class FatalStore final : public c10d::FileStore {
 };
 
 TEST(Board, NamesAProcessWhoseConnectionBrokeBeforeItsEndWasSeen) {
-  const std::string file = testing::TempDir() + fmt::format("/board_{}", ::getpid());
+  const std::string file = scratch_path("board");
   const auto open = [&](const c10::intrusive_ptr<c10d::Store>& store, std::int64_t rank) {
     return Board::open(store, {.group = "g", .rank = Rank(rank), .world = 2},
                        comm::Deadline(Seconds(60)), Seconds(5));
