@@ -25,9 +25,13 @@ std::string next_job(const std::string& job) {
   return job + "/" + std::to_string(connects++);
 }
 
-// The kernels behind matrix products are chosen in a process's first one. Two first ones at once,
-// in two threads, were seen to round otherwise than all later ones (in 1 of 100 processes).
-void choose_kernels() { static const at::Tensor kProduct = at::ones({8, 8}).mm(at::ones({8, 8})); }
+// MKL chooses the kernels of its products, and those of its functions of vectors (exp, tanh, erf,
+// …), in a process's first call of each family. Of two first calls at once, in two threads, one was
+// seen to round otherwise than all later ones: in 1 of 200 processes for exp, tanh, erf, sin or log
+// after a product, in none of 3000 after any one function of vectors.
+void choose_kernels() {
+  static const at::Tensor kChosen = at::ones({8, 8}).mm(at::ones({8, 8})).exp();
+}
 
 // The worlds of threads that connect again and again: each is made by whoever comes first, for all.
 class ThreadsWorlds {
