@@ -10,21 +10,15 @@ of their tokens with the same weight, on whatever rank it is. The loss of conver
 held out has the same bits at every stage, and its last line shows them all.
 """
 
-import sys
-from pathlib import Path
-
-# Python looks here first, and tokenize.py beside this file has the name of a module of Python's.
-sys.path = [path for path in sys.path if path != str(Path(__file__).resolve().parent)]
-
 import argparse
-import gzip
 import random
 import re
+from pathlib import Path
 
 import shardlight
 import torch
 import transformers as hf
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from make_tokens import read, trained
 
 SPECIAL = {"pad": "<|endoftext|>", "begin": "<|im_start|>", "end": "<|im_end|>"}
 CHAT = (
@@ -37,7 +31,7 @@ HELD_OUT = 32  # conversations
 
 def conversations(path: Path, most: int) -> list[list[dict[str, str]]]:
     """One of each entry, `   :term: word class`, with its first paragraph as the answer."""
-    text = gzip.decompress(path.read_bytes()).decode()
+    text = read(path)
     found = re.findall(r"^   :([^:\n]+):[^\n]*\n\n(.+?)\n\n", text, re.MULTILINE | re.DOTALL)
     random.Random(1).shuffle(found)
     return [
@@ -51,18 +45,9 @@ def conversations(path: Path, most: int) -> list[list[dict[str, str]]]:
 
 def learned_tokenizer(chats: list, size: int) -> hf.PreTrainedTokenizerFast:
     """Byte-level BPE; the same on all ranks, as they learn from the same texts."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=list(SPECIAL.values()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((turn["content"] for chat in chats for turn in chat), trainer)
+    texts = (turn["content"] for chat in chats for turn in chat)
     return hf.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+        tokenizer_object=trained(texts, size, SPECIAL.values()),
         pad_token=SPECIAL["pad"],
         eos_token=SPECIAL["end"],
         chat_template=CHAT,

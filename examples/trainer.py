@@ -8,14 +8,9 @@
 The text is the Jargon File (Debian's jargon-text), byte for byte.
 """
 
-import sys
-from pathlib import Path
-
-# Python looks here first, and tokenize.py beside this file has the name of a module of Python's.
-sys.path = [path for path in sys.path if path != str(Path(__file__).resolve().parent)]
-
 import gzip
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import transformers as hf

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a token file for `shardlight train --data` of text files, with Hugging Face's tokenizers.
 
-    .venv/bin/python examples/tokenize.py --vocabulary 4096 \\
+    .venv/bin/python examples/make_tokens.py --vocabulary 4096 \\
         jargon.u16 /usr/share/doc/jargon-text/jargon.txt.gz
     shardlight train examples/gpt.json --data jargon.u16
 
@@ -16,6 +16,7 @@ import gzip
 import json
 import sys
 from array import array
+from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -32,13 +33,14 @@ def byte_alphabet() -> dict[str, int]:
     return alphabet | {chr(0x100 + n): byte for n, byte in enumerate(others)}
 
 
-def trained(texts: list[str], vocabulary: int) -> Tokenizer:
+def trained(texts: Iterable[str], vocabulary: int, special: Iterable[str] = ()) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=list(special),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)

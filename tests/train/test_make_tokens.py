@@ -1,4 +1,4 @@
-"""Token files of examples/tokenize.py: nothing of the text is lost, and a model trains on them."""
+"""Token files of examples/make_tokens.py: nothing of the text is lost, and a model trains on them."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ def tokens(request, root, run, tmp_path_factory):
     source = folder / "text.txt.gz"
     source.write_bytes(gzip.compress(TEXT.encode()))
     out = folder / f"text{request.param}"
-    run(sys.executable, root / "examples/tokenize.py", "--vocabulary", 300, out, source)
+    run(sys.executable, root / "examples/make_tokens.py", "--vocabulary", 300, out, source)
     return out
 
 
@@ -53,7 +53,7 @@ def test_a_model_trains_on_them(tokens, program, run, tmp_path):
 
 
 def test_names_that_say_no_width_are_refused(root, tmp_path):
-    command = [sys.executable, root / "examples/tokenize.py", tmp_path / "x.bin", __file__]
+    command = [sys.executable, root / "examples/make_tokens.py", tmp_path / "x.bin", __file__]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "x.bin' is not allowed; allowed: a name in .u16 or .u32" in done.stderr
