@@ -137,6 +137,12 @@ void take_away(ManagedTensor& tensor, std::string message) {
   tensor.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(message));
 }
 
+void shut(ManagedTensor& tensor) {
+  tensor.memory().release_data_and_set_meta_custom_data_ptr_error_msg_(tensor.away);
+}
+
+void open(ManagedTensor& tensor) { tensor.memory().clear_data_ptr_access_error_msg_(); }
+
 void let_go(ManagedTensor& tensor, const std::byte* values) {
   auto memory = c10::GetCPUAllocator()->allocate(tensor.bytes());
   if (values != nullptr && tensor.bytes() > 0) {

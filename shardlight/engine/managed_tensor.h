@@ -1,6 +1,7 @@
 // A tensor whose memory is ours, a parameter or its gradient: tensor and storage are what the user
-// has, with size and shape, but where the storage points is set here. While it points nowhere,
-// every access outside of an operator that the engine serves throws the storage's own message.
+// has, with size and shape, but where the storage points is set here. While it points nowhere, or
+// is shut, every access outside of an operator that the engine serves throws the storage's own
+// message.
 //
 // Our storages are known by the deleter of their DataPtr, whose context is the ManagedTensor; so
 // it must stay where it is as long as the storage is managed. One thread at a time.
@@ -46,6 +47,8 @@ struct ManagedTensor {
   std::vector<std::int64_t> sizes;
   at::ScalarType type = at::kFloat;
   Keeper* keeper = nullptr;
+  std::string away;  // what reading it says while no operator or scope uses it
+  int users = 0;     // operators and scopes that do, where it is shut meanwhile
 
   std::int64_t elements() const { return tensor.numel(); }
   std::size_t offset_bytes() const {
@@ -88,6 +91,9 @@ at::ScalarType scalar_type_of(layout::DType dtype);
 void point_at(ManagedTensor& tensor, std::byte* memory);
 // Points it nowhere; who reads it all the same is told `message`.
 void take_away(ManagedTensor& tensor, std::string message);
+// It points where it did; who reads it is told what `away` says, or may read it.
+void shut(ManagedTensor& tensor);
+void open(ManagedTensor& tensor);
 // Memory of its own again, with `values` if there are any; the storage is no longer managed.
 void let_go(ManagedTensor& tensor, const std::byte* values);
 // The tensor is no longer ours, who may have kept it: reading it says `message`.

@@ -23,11 +23,6 @@ Status no_memory_for(const layout::Unit& unit) {
 
 }  // namespace
 
-std::string Residency::away_message(const ManagedTensor& parameter) {
-  return "parameter " + parameter.name +
-         " is not gathered; read it in an operator or within Engine::gathered";
-}
-
 Residency::Residency(const ModelLayout& layout, const Options& options, comm::Transport& transport,
                      memory::Account& account, const TorchMeter& meter)
     : layout_(&layout),
@@ -67,14 +62,25 @@ Bytes Residency::cap(const Options& options) const {
 void Residency::show(UnitState& unit) {
   for (ManagedTensor* member : unit.members) {
     point_at(*member, unit.memory + member->offset_bytes());
+    if (arena_ && member->users == 0) shut(*member);
   }
   unit.here = true;
+}
+
+// Memory of the arena is another unit's soon: a pointer to it that outlives its operator would
+// read that, so there is none to be had.
+void Residency::begin_use(ManagedTensor& parameter) const {
+  if (arena_ && parameter.users++ == 0) open(parameter);
+}
+
+void Residency::end_use(ManagedTensor& parameter) const {
+  if (arena_ && --parameter.users == 0) shut(parameter);
 }
 
 void Residency::send_away(layout::UnitIndex unit) {
   UnitState& state = units_[unit];
   if (!state.here) return;
-  for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
+  for (ManagedTensor* member : state.members) take_away(*member, member->away);
   state.here = false;
   if (arena_ && poison_) std::memset(state.memory, 0xff, size_of(layout_->units[unit].bytes()));
   if (arena_) arena_->give(state.memory);
@@ -109,6 +115,7 @@ bool Residency::pin(ManagedTensor& parameter, bool writes, const char* operator_
     fail(parameter, *error_);
     return false;
   }
+  begin_use(parameter);
   if (goes_on) begin_ahead();
   return true;
 }
@@ -126,6 +133,7 @@ void Residency::end_last_use(layout::UnitIndex next) {
 void Residency::unpin(ManagedTensor& parameter) {
   const std::scoped_lock lock(mutex_);
   --units_[parameter.unit].pins;
+  end_use(parameter);
 }
 
 void Residency::fail(ManagedTensor& parameter, const Error& error) {
@@ -257,12 +265,15 @@ Status Residency::hold(layout::UnitIndex unit, bool writes) {
   if (!state.here) SHARDLIGHT_TRY_STATUS(bring(unit, "gathered()"));
   if (writes) SHARDLIGHT_TRY_STATUS(prepare_edit(state, unit));
   ++state.pins;
+  for (ManagedTensor* member : state.members) begin_use(*member);
   return {};
 }
 
 void Residency::unhold(layout::UnitIndex unit) {
   const std::scoped_lock lock(mutex_);
-  if (!gone_) --units_[unit].pins;
+  if (gone_) return;
+  --units_[unit].pins;
+  for (ManagedTensor* member : units_[unit].members) end_use(*member);
 }
 
 std::optional<layout::UnitIndex> Residency::held() const {

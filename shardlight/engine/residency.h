@@ -124,7 +124,6 @@ class Residency final : public Keeper {
   Status publish_carried(layout::UnitIndex unit, Carry& carried);
   void copy_own_part(const ManagedTensor& parameter, std::span<const std::byte> values,
                      std::span<std::byte> shard) const;
-  static std::string away_message(const ManagedTensor& parameter);
   Bytes cap(const Options& options) const;
 
   Status prepare_edit(UnitState& unit, layout::UnitIndex index);
@@ -143,6 +142,8 @@ class Residency final : public Keeper {
   Status give_back(layout::UnitIndex index, std::span<ManagedTensor* const> members,
                    const std::optional<Error>& not_gathered);
   void show(UnitState& unit);
+  void begin_use(ManagedTensor& parameter) const;
+  void end_use(ManagedTensor& parameter) const;
   void send_away(layout::UnitIndex unit);
   void fail(ManagedTensor& parameter, const Error& error);
   bool sharded() const { return layout_->placements.parameters.sharded(); }

@@ -26,6 +26,9 @@ Status Residency::start(ManagedTensors& parameters, FirstValues values) {
       parameter.unit = unit;
       parameter.offset = placed.offset.value();
       parameter.keeper = this;
+      parameter.users = 0;
+      parameter.away = "parameter " + parameter.name +
+                       " is not gathered; read it in an operator or within Engine::gathered";
       units_[unit].members.push_back(&parameter);
     }
   }
@@ -52,7 +55,7 @@ Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
     if (building != nullptr) SHARDLIGHT_TRY_STATUS(building->bring(member->tensor));
     std::memcpy(values.data() + member->offset_bytes(), member->memory().data(), member->bytes());
     // Of a model that may be larger than memory, no more than one tensor is whole besides.
-    if (building != nullptr) take_away(*member, away_message(*member));
+    if (building != nullptr) take_away(*member, member->away);
   }
   const comm::Deadline deadline(deadline_);
   SHARDLIGHT_TRY_STATUS(transport_->broadcast(values, Rank(0), deadline));
@@ -63,7 +66,7 @@ Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
     const auto shard = transport_->shard(unit);
     std::memcpy(shard.data(), values.data() + layout_->slice_begin_bytes(unit), shard.size());
   }
-  for (ManagedTensor* member : state.members) take_away(*member, away_message(*member));
+  for (ManagedTensor* member : state.members) take_away(*member, member->away);
   if (state.memory != nullptr) show(state);
   return transport_->publish(unit, 1);
 }
@@ -83,7 +86,7 @@ Status Residency::publish_carried(layout::UnitIndex unit, Carry& carried) {
       SHARDLIGHT_TRY_STATUS(transport_->broadcast(values, Rank(0), deadline));
       copy_own_part(*member, values, shard);
     }
-    take_away(*member, away_message(*member));
+    take_away(*member, member->away);
   }
   SHARDLIGHT_TRY_STATUS(transport_->publish(unit, 1));
   state.memory = transport_->whole(unit).data();

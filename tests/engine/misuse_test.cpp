@@ -1,6 +1,7 @@
 // What is used wrongly is an error that names what and why, never a crash or another number.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -126,6 +127,35 @@ TEST_F(Misuse, RawAccessToWhatIsNotHere) {
       EXPECT_THAT(thrown_by([&] { parameter.view({-1}).narrow(0, 1, 2).data_ptr(); }), says);
       const auto scope = engine.gathered({parameter});
       EXPECT_NE(parameter.const_data_ptr(), nullptr);
+    });
+  });
+}
+
+// At stage 3 an operator's unit is still here when it ends, in memory that is another unit's soon.
+TEST_F(Misuse, RawAccessToWhatIsStillHere) {
+  each_stage([&] {
+    on_engines([&](Engine& engine, const TestModel& model) {
+      const auto& [name, parameter] = model.parameters.at(2);
+      const at::NoGradGuard no_grad;
+      const auto says = AllOf(HasSubstr("parameter " + name), HasSubstr("not gathered"));
+      const auto expect_shut = [&, p = parameter] {
+        if (stage_ < 3) {
+          EXPECT_NE(p.const_data_ptr(), nullptr);
+        } else {
+          EXPECT_THAT(thrown_by([&] { p.data_ptr(); }), says);
+          EXPECT_THAT(thrown_by([&] { p.detach().const_data_ptr(); }), says);
+        }
+      };
+      const double sum = parameter.sum().item<double>();
+      expect_shut();
+      {
+        const auto scope = engine.gathered({parameter});
+        const auto inner = engine.gathered({parameter});
+        EXPECT_EQ(parameter.sum().item<double>(), sum);
+        EXPECT_NE(parameter.const_data_ptr(), nullptr);
+      }
+      expect_shut();
+      EXPECT_EQ(parameter.sum().item<double>(), sum);
     });
   });
 }
