@@ -31,7 +31,7 @@ test-full: ## The same with hundreds of cases and under the sanitizers
 	@tools/time_core.sh
 	@SHARDLIGHT_TEST_TIER=full tools/test.py --preset release --preset asan --preset tsan
 
-bench: setup ## Build and run the benchmarks
+bench: setup build/release/build.ninja ## Build and run the benchmarks: two hours or more
 	@tools/bench.sh
 
 docs: build ## Run the commands in README.md and docs/ and write what they print

@@ -6,7 +6,9 @@ exchange nothing.
 
 Runs every variant in turns, as many rounds as the second word says, and prints for each shape the
 medians of a step's wall and CPU time, and their ratios to the floor; the ratio's spread is that of
-the rounds. Ranks are started by `shardlight launch`, one thread and one core each.
+the rounds. Last, for each shape, what replicated optimizer states cost in CPU time: the part of the
+floor's AdamW that a sharded one does not do, by which stage 0 may be above stages 1 to 3. Ranks are
+started by `shardlight launch`, one thread and one core each.
 """
 
 import json
@@ -32,7 +34,8 @@ def steps_of(launcher: Path, program: Path, variant: str, shape: tuple[int, ...]
     assert len(ranks) == RANKS, done.stdout + done.stderr
     return {
         kind: statistics.median(x for rank in ranks for x in rank[kind][WARM_UP:])
-        for kind in ("wall", "cpu")
+        for kind in ("wall", "cpu", "adamw_cpu")
+        if ranks[0][kind]
     }
 
 
@@ -63,6 +66,8 @@ def main() -> None:
                 f"| {statistics.median(ratio['cpu']):.3f} | {spread} |",
                 flush=True,
             )
+        saved = [(1 - 1 / RANKS) * x["adamw_cpu"] / x["cpu"] for x in floor]
+        print(f"| {name} | AdamW of others' shares | | | | {statistics.median(saved):.3f} | |")
 
 
 if __name__ == "__main__":

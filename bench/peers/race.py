@@ -24,10 +24,12 @@ ROOT = HERE.parent.parent
 STEPS = {"tiny": (3, 1), "comm": (6, 2), "short": (10, 3), "small": (4, 1)}  # timed, warm
 
 
-def run_once(python: str, engine: str, size: str, ranks: int, memory: bool) -> list[dict]:
+def run_once(
+    python: str, engine: str, size: str, ranks: int, *, steps: tuple[int, int], memory: bool = False
+) -> list[dict]:
     """What each rank says; empty where it failed, with the end of its output shown."""
     command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    command += [str(ranks), str(HERE / "rank.py"), engine, size, *map(str, STEPS[size])]
+    command += [str(ranks), str(HERE / "rank.py"), engine, size, *map(str, steps)]
     command += ["pss"] if memory else []
     package = ROOT / "build" / "release" / "python"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{HERE}:{package}"}
@@ -70,7 +72,7 @@ def race(options, size: str, ranks: int) -> list[dict]:
                     continue
                 python = str(options.deepspeed_python)
             last = round_ == options.rounds
-            said = run_once(python, engine, size, ranks, memory=last)
+            said = run_once(python, engine, size, ranks, steps=STEPS[size], memory=last)
             if last:
                 memory[engine] = said
             elif said:
@@ -115,8 +117,8 @@ def main() -> None:
             rows = race(options, size, ranks)
             print(table(rows, size, ranks, SIZES[size].tokens), flush=True)
             charted.append((f"{size}, {ranks} ranks", rows, ranks * SIZES[size].tokens))
-    if options.chart:
-        write_chart(options.chart, charted)
+            if options.chart:  # after each table, so that a race cut short has one too
+                write_chart(options.chart, charted)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,14 @@ from shardlight._errors import user_error
 from shardlight._habits import bind_model, bind_optimizer
 from shardlight._options import Choices, check_names, options_of
 from shardlight._ranks import ends_of_engines, ranks_of
-from shardlight.reports import MemoryReport, TrafficReport, memory_report, traffic_report
+from shardlight.reports import (
+    MemoryReport,
+    PlanReport,
+    TrafficReport,
+    memory_report,
+    plan_report,
+    traffic_report,
+)
 
 _OPTIMIZERS = {
     "adamw": torch.optim.AdamW,
@@ -167,6 +174,10 @@ class Engine:
 
     def traffic(self) -> TrafficReport:
         return traffic_report(self._engine.traffic())
+
+    def plan(self) -> PlanReport:
+        """This model on these ranks at each stage, by the ledger. Needs no other rank."""
+        return plan_report(self._engine.plan(), self.stage)
 
     def close(self) -> None:
         """Gives the model memory of its own with its values; all ranks together. What trains is an

@@ -1,4 +1,5 @@
-"""What an engine says of itself: memory by tag against the ledger, traffic against the plan."""
+"""What an engine says of itself: memory by tag against the ledger, traffic against the plan, and
+what each stage would cost."""
 
 from __future__ import annotations
 
@@ -58,6 +59,58 @@ class TrafficReport:
     gather: Times
     reduce: Times
     gathered_peak: int
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """Parameters that are cut and fetched together."""
+
+    name: str
+    elements: int  # the padding between parameters included
+    bytes: int
+    trainable: bool
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """Bytes of this rank between steps, padding included; and beyond that."""
+
+    parameters: int
+    gradients: int
+    master: int
+    optimizer: int
+    gathered: int  # two units: the one in use and the one that is fetched ahead
+    # "gathered", "reduced": of a step, every unit fetched for one use in forward and one in
+    # backward. What is used in several places, as a tied embedding, may be fetched for each.
+    traffic: dict[str, int]
+
+    @property
+    def states(self) -> int:
+        return self.parameters + self.gradients + self.master + self.optimizer
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """What each of ZeRO's stages costs this rank, activations aside."""
+
+    stage: int  # the engine's own
+    units: list[UnitPlan]
+    stages: list[StagePlan]
+
+    def __str__(self) -> str:
+        heads = ("stage", "parameters", "gradients", "master", "optimizer", "gathered", "traffic")
+        lines = ["MB of this rank, traffic in a step", "".join(f"{head:>12}" for head in heads)]
+        for index, stage in enumerate(self.stages):
+            own = f"{index} (this)" if index == self.stage else str(index)
+            numbers = [stage.parameters, stage.gradients, stage.master, stage.optimizer]
+            numbers += [stage.gathered, sum(stage.traffic.values())]
+            lines.append(f"{own:>12}" + "".join(f"{_mb(number):>12}" for number in numbers))
+        return "\n".join(lines)
+
+
+def plan_report(report: dict[str, Any], stage: int) -> PlanReport:
+    stages = [StagePlan(**one) for one in report["stages"]]
+    return PlanReport(stage, [UnitPlan(**unit) for unit in report["units"]], stages)
 
 
 def memory_report(report: dict[str, Any]) -> MemoryReport:

@@ -13,6 +13,7 @@
 #include "shardlight/base/random.h"
 #include "shardlight/engine/random_state.h"
 #include "shardlight/engine/segment_optimizer.h"
+#include "shardlight/engine/torch_meter.h"
 
 namespace shardlight::engine {
 namespace {
@@ -51,10 +52,18 @@ class Trial {
     fill(value_, /*stream=*/0, 1);
   }
 
-  Status step_whole(const OptimizerClass& optimizer_class) {
+  // What its states take an element. Counters of a whole tensor are less than a byte of that.
+  Result<std::int64_t> step_whole(const OptimizerClass& optimizer_class) {
+    const Unmetered kept;
+    const auto account = std::make_shared<memory::Account>();
+    const TorchMeter meter(account);
     Stepped whole;
     whole.segments.push_back(segment(0, value_.sizes()));
-    return steps(optimizer_class, {&whole});
+    {
+      const KeptAllocations states(meter, memory::Tag::kOptimizer);
+      SHARDLIGHT_TRY_STATUS(steps(optimizer_class, {&whole}, /*fresh_gradients=*/true));
+    }
+    return account->level(memory::Tag::kOptimizer).now.value() / value_.numel();
   }
   // Every other piece by another one, as by two ranks, which take part in another order.
   Status step_cut(const OptimizerClass& optimizer_class) {
@@ -64,7 +73,7 @@ class Trial {
       Stepped& stepped = i % 2 == 0 ? first : second;
       stepped.segments.push_back(segment(kCuts.at(i), {end - kCuts.at(i)}));
     }
-    return steps(optimizer_class, {&second, &first});
+    return steps(optimizer_class, {&second, &first}, /*fresh_gradients=*/false);
   }
   const at::Tensor& value() const { return value_; }
 
@@ -82,7 +91,10 @@ class Trial {
     return {.settings = settings_, .steps = 0, .value = part(value_), .gradient = part(gradient_)};
   }
 
-  Status steps(const OptimizerClass& optimizer_class, const std::vector<Stepped*>& all) {
+  // Fresh gradients are those of a plain process. Else their memory is used again, as the engine
+  // does, which shows where a class keeps .grad from step to step.
+  Status steps(const OptimizerClass& optimizer_class, const std::vector<Stepped*>& all,
+               bool fresh_gradients) {
     for (Stepped* one : all) {
       SHARDLIGHT_TRY(one->optimizer, optimizer_class.over(one->segments));
     }
@@ -91,9 +103,13 @@ class Trial {
       for (Stepped* one : all) {
         for (std::size_t i = 0; i < one->segments.size(); ++i) {
           ++one->segments[i].steps;
+          if (fresh_gradients) one->segments[i].gradient = gradient_.clone();
           SHARDLIGHT_TRY_STATUS(one->optimizer->step(std::array{i}, {}));
         }
         SHARDLIGHT_TRY_STATUS(one->optimizer->end_step(/*lr_factor=*/1));
+        for (Segment& segment : one->segments) {
+          if (fresh_gradients) segment.gradient.reset();
+        }
       }
     }
     return {};
@@ -107,15 +123,15 @@ Status refused(const TorchOptimizer& optimizer, const std::string& found) {
   return user_error("optimizer", optimizer.name, kAllowed + found);
 }
 
-Status try_out(const TorchOptimizer& optimizer, const std::vector<std::int64_t>& shape) {
+Status try_out(TorchOptimizer& optimizer, const std::vector<std::int64_t>& shape) {
   const StepSettings settings{.lr = kLr, .weight_decay = optimizer.weight_decay.value_or(0)};
   Trial whole(shape, settings);
   const at::Tensor before = whole.value().clone();
-  if (auto stepped = whole.step_whole(*optimizer.optimizer_class); !stepped) {
-    return refused(optimizer, "it failed: " + stepped.error().allowed());
-  }
+  const auto state_bytes = whole.step_whole(*optimizer.optimizer_class);
+  if (!state_bytes) return refused(optimizer, "it failed: " + state_bytes.error().allowed());
+  optimizer.state_bytes = *state_bytes;
   if (optimizer.elementwise) return {};
-  const std::string declare = "; {.elementwise = true} says that it does nevertheless";
+  const std::string declare = "; `elementwise` says that it does nevertheless";
   if (same_bits(whole.value(), before)) {
     return refused(optimizer, "it changed nothing, which shows nothing" + declare);
   }
@@ -129,8 +145,8 @@ Status try_out(const TorchOptimizer& optimizer, const std::vector<std::int64_t>&
 
 }  // namespace
 
-Status check_elementwise(const Optimizer& optimizer) {
-  const auto* torch = std::get_if<TorchOptimizer>(&optimizer);
+Status check_elementwise(Optimizer& optimizer) {
+  auto* const torch = std::get_if<TorchOptimizer>(&optimizer);
   if (torch == nullptr) return {};
   const at::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unrecorded;

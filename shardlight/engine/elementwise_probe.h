@@ -7,9 +7,9 @@
 
 namespace shardlight::engine {
 
-// Of a TorchOptimizer; our own optimizers are. One that is known or declared to be element-wise is
-// tried for whether it steps at all. A user error that names the class, what was found, and what is
-// allowed.
-Status check_elementwise(const Optimizer& optimizer);
+// Of a TorchOptimizer, whose `state_bytes` it sets; our own optimizers are. One that is known or
+// declared to be element-wise is tried for whether it steps at all. A user error that names the
+// class, what was found, and what is allowed.
+Status check_elementwise(Optimizer& optimizer);
 
 }  // namespace shardlight::engine

@@ -24,7 +24,7 @@ Engine::Gathered::~Gathered() {
 Engine::Engine(const NamedTensors& parameters, const NamedTensors& buffers,
                const Optimizer& optimizer, const Options& options)
     : Engine(optimizer, options) {
-  impl_ = or_throw(Impl::create(parameters, buffers, optimizer, options));
+  impl_ = or_throw(Impl::create(parameters, buffers, unbuilt_->optimizer, options));
   unbuilt_.reset();
 }
 
@@ -73,6 +73,7 @@ at::Tensor Engine::optimizer_state(const at::Tensor& parameter, const std::strin
 std::optional<Error> Engine::failure() const { return impl().failure(); }
 MemoryReport Engine::memory() const { return impl().memory(); }
 TrafficReport Engine::traffic() const { return impl().traffic(); }
+PlanReport Engine::plan() const { return or_throw(impl().plan()); }
 Rank Engine::rank() const { return impl().layout().rank; }
 std::int64_t Engine::world() const { return impl().layout().world; }
 comm::Transport& Engine::transport() { return *or_throw(impl().transport()); }

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,6 +46,27 @@ struct TagReport {
 struct MemoryReport {
   std::vector<TagReport> tags;
   memory::Level total;
+};
+
+struct UnitPlan {
+  std::string name;
+  Count elements;
+  Bytes bytes;
+  bool trainable = false;
+};
+
+// What a stage costs this rank: bytes between steps, by the ledger and with padding, and beyond.
+struct StagePlan {
+  Bytes parameters, gradients, master, optimizer;
+  Bytes gathered;  // two units: the one in use and the one that is fetched ahead
+  // Of a step: every unit is fetched for one use in forward and one in backward. What is used in
+  // several places, as a tied embedding, may be fetched for each.
+  comm::TrafficCount traffic;
+};
+
+struct PlanReport {
+  std::vector<UnitPlan> units;
+  std::array<StagePlan, layout::kStages> stages;  // each over all ranks
 };
 
 struct CallTimes {
@@ -208,6 +230,8 @@ class Engine {
 
   MemoryReport memory() const;
   TrafficReport traffic() const;
+  // This model on these ranks at each stage. Needs no other rank.
+  PlanReport plan() const;
   Rank rank() const;
   std::int64_t world() const;
   // For small collectives of the caller's own, on all ranks alike. Until close() or refresh().

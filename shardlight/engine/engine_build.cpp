@@ -52,7 +52,7 @@ std::optional<Error> BuildingScope::error() const { return parts_->building->err
 Engine::Engine(const Optimizer& optimizer, const Options& options)
     : unbuilt_(std::make_unique<Unbuilt>(optimizer, options)) {
   or_throw(check_options(optimizer, options));
-  or_throw(check_elementwise(optimizer));
+  or_throw(check_elementwise(unbuilt_->optimizer));
 }
 
 Engine::Impl& Engine::impl() const {

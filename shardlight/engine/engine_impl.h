@@ -1,5 +1,6 @@
 // Internal to the engine: its parts and their order of work. What a step does is in
-// engine_step.cpp, what is reported of it in engine_report.cpp. Results, not exceptions: engine.cpp
+// engine_step.cpp, what is reported of it in engine_report.cpp, what it should take in
+// engine_plan.cpp. Results, not exceptions: engine.cpp
 // throws them.
 #pragma once
 
@@ -76,6 +77,7 @@ class Engine::Impl {
   std::optional<Error> failure() const;
   MemoryReport memory() const;
   TrafficReport traffic() const;
+  Result<PlanReport> plan() const;
   const ModelLayout& layout() const { return *layout_; }
   const std::shared_ptr<Residency>& residency() { return residency_; }
   // Errors: why there is none.
@@ -112,7 +114,7 @@ class Engine::Impl {
   Result<NormAgreement> norm(bool some_are_means);
   Status step_units(const StepFactors& factors, const std::vector<bool>& used);
   Status publish(layout::UnitIndex unit);
-  std::optional<Bytes> ledger(memory::Tag tag) const;
+  std::optional<Bytes> ledger(memory::Tag tag, const layout::Placements& placements) const;
   double mean_factor() const;
   comm::Deadline deadline() const { return comm::Deadline(options_.deadline); }
 

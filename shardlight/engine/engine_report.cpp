@@ -4,29 +4,11 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "shardlight/engine/engine_impl.h"
 
 namespace shardlight::engine {
 namespace {
-
-constexpr std::int64_t kFloatBytes = sizeof(float);
-
-using BytesOf = std::function<std::int64_t(const layout::Unit&)>;
-
-// Bytes of this rank's part of all units of a table, padding included; `each` is what an element of
-// a unit has.
-Bytes held(const ModelLayout& layout, const layout::Placement& placement, const BytesOf& each) {
-  Bytes bytes;
-  for (const layout::Unit& unit : layout.units) {
-    const std::int64_t slice = layout::slice_elements(unit.elements, placement.ways).value();
-    const std::int64_t member = layout.rank.value() % placement.ways;
-    const std::int64_t left = std::max<std::int64_t>(0, unit.elements.value() - slice * member);
-    bytes += Bytes(std::min(slice, left) * each(unit));
-  }
-  return bytes;
-}
 
 CallTimes times_of(const comm::Timing& timing, comm::OperationKind kind) {
   const comm::DurationHistogram& times = timing.times(kind);
@@ -58,47 +40,12 @@ void Engine::Impl::account_transport(int sign) {
   }
 }
 
-std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag) const {
-  if (closed_) return std::nullopt;
-  const layout::Placements& placements = layout_->placements;
-  const BytesOf dtype = [](const layout::Unit& unit) {
-    return layout::bytes_per_element(unit.dtype).value();
-  };
-  const BytesOf trained = [](const layout::Unit& unit) { return unit.trainable ? kFloatBytes : 0; };
-  const BytesOf summed = [&](const layout::Unit& unit) {
-    const bool mixed = unit.dtype != layout::DType::kFloat32;
-    const auto bytes = plan::state_bytes(mixed ? plan::Precision::kMixed : plan::Precision::kFp32,
-                                         layout_->grad_dtype, plan::Optimizer::kSgd);
-    return unit.trainable ? bytes.gradient : 0;
-  };
-  const BytesOf mastered = [](const layout::Unit& unit) {
-    return unit.trainable && unit.dtype != layout::DType::kFloat32 ? kFloatBytes : 0;
-  };
-  switch (tag) {
-    case memory::Tag::kParameters:
-      return held(*layout_, placements.parameters, dtype);
-    case memory::Tag::kGradients:
-      return held(*layout_, placements.gradients, summed);
-    case memory::Tag::kOptimizer:
-      if (const auto states = states_->state_names()) {
-        return held(*layout_, placements.optimizer, trained) *
-               static_cast<std::int64_t>(states->size());
-      }
-      return std::nullopt;
-    case memory::Tag::kMaster:
-      return held(*layout_, placements.optimizer, mastered);
-    case memory::Tag::kBuckets:
-      return Bytes(0);
-    default:
-      return std::nullopt;
-  }
-}
-
 MemoryReport Engine::Impl::memory() const {
   MemoryReport report{.tags = {}, .total = account_->total()};
   for (std::size_t i = 0; i < memory::kTags; ++i) {
     const auto tag = static_cast<memory::Tag>(i);
-    report.tags.push_back({.tag = tag, .bytes = account_->level(tag), .ledger = ledger(tag)});
+    report.tags.push_back(
+        {.tag = tag, .bytes = account_->level(tag), .ledger = ledger(tag, layout_->placements)});
   }
   return report;
 }

@@ -60,6 +60,7 @@ struct TorchOptimizer {
   std::optional<double> lr, weight_decay;
   bool elementwise = false;  // it is known to be, so that the engine does not try it out
   std::shared_ptr<const OptimizerClass> optimizer_class;
+  std::int64_t state_bytes = 0;  // of an element; found by the engine, which steps it once
 };
 
 using Optimizer = std::variant<AdamW, Adam, SGD, Lion, TorchOptimizer>;

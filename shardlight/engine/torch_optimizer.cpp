@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "shardlight/engine/configuration.h"
-#include "shardlight/engine/segment_optimizer.h"
+#include "shardlight/engine/steps_together.h"
 
 namespace shardlight::engine {
 namespace {
@@ -44,18 +44,16 @@ Status caught(const std::string& name, const F& f) {
 
 // One instance over all segments, which steps them all together, so that what it counts by itself
 // is counted as in a plain process.
-class SegmentsOfTorchClass final : public SegmentOptimizer {
+class SegmentsOfTorchClass final : public StepsTogether {
  public:
   SegmentsOfTorchClass(TorchClass torch_class, std::span<const Segment> segments)
-      : torch_class_(std::move(torch_class)), segments_(segments) {}
+      : StepsTogether(torch_class.name, segments), torch_class_(std::move(torch_class)) {}
 
   Status construct() {
-    if (segments_.empty()) return {};
+    if (segments().empty()) return {};
     std::vector<StepSettings> settings;  // by group
     std::vector<std::vector<at::Tensor>> members;
-    for (const Segment& segment : segments_) {
-      segment.value.requires_grad_();
-      memory_.push_back(segment.value.const_data_ptr());
+    for (const Segment& segment : segments()) {
       const auto group = std::ranges::find(settings, segment.settings);
       const auto index = static_cast<std::size_t>(group - settings.begin());
       if (group == settings.end()) {
@@ -65,7 +63,7 @@ class SegmentsOfTorchClass final : public SegmentOptimizer {
       members[index].push_back(segment.value);
     }
     const TorchClass::Groups groups(members.begin(), members.end());
-    return caught(torch_class_.name, [&] {
+    return caught(name(), [&] {
       optimizer_ = torch_class_.construct(groups);
       // Here, since groups that have options of torch's own mix them with the class's.
       for (std::size_t i = 0; i < settings.size(); ++i) {
@@ -79,28 +77,20 @@ class SegmentsOfTorchClass final : public SegmentOptimizer {
     });
   }
 
-  Status step(std::span<const std::size_t> taking_part, const Factors& /*factors*/) override {
-    for (const std::size_t i : taking_part) {
-      segments_[i].value.mutable_grad() = segments_[i].gradient;
-      taking_part_.push_back(i);
-    }
-    return {};
-  }
-
-  Status end_step(double lr_factor) override {
+ private:
+  Status step_all(double lr_factor, std::optional<double> /*divisor*/) override {
     if (!optimizer_) return {};
-    SHARDLIGHT_TRY_STATUS(caught(torch_class_.name, [&] {
+    return caught(name(), [&] {
       if (lr_factor != 1) multiply_lr(lr_factor);
       optimizer_->step();
       if (lr_factor != 1) multiply_lr(1);
-    }));
-    for (const std::size_t i : taking_part_) SHARDLIGHT_TRY_STATUS(check_memory(i));
-    taking_part_.clear();
-    return {};
+    });
   }
-  bool by_unit() const override { return false; }
 
- private:
+  bool keeps_gradient(const Segment& segment) const override {
+    return segment.gradient.use_count() > 1 || segment.gradient.storage().use_count() > 1;
+  }
+
   void multiply_lr(double factor) {
     if (!torch_class_.set_lr) return;
     for (std::size_t i = 0; i < lrs_.size(); ++i) {
@@ -108,27 +98,9 @@ class SegmentsOfTorchClass final : public SegmentOptimizer {
     }
   }
 
-  // Both lie in memory of ours, which goes on to be used.
-  Status check_memory(std::size_t i) const {
-    const Segment& segment = segments_[i];
-    segment.value.mutable_grad().reset();
-    if (segment.value.const_data_ptr() != memory_[i]) {
-      return user_error("optimizer", torch_class_.name,
-                        "one that changes values in place and sets no other memory");
-    }
-    if (segment.gradient.use_count() > 1 || segment.gradient.storage().use_count() > 1) {
-      return user_error("optimizer", torch_class_.name,
-                        "one that keeps no .grad after its step but a clone() of it");
-    }
-    return {};
-  }
-
   TorchClass torch_class_;
-  std::span<const Segment> segments_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  // none without segments
   std::vector<double> lrs_;                             // by group
-  std::vector<const void*> memory_;                     // of values, by segment
-  std::vector<std::size_t> taking_part_;
 };
 
 class OptimizerOfTorch final : public OptimizerClass {

@@ -102,6 +102,7 @@ void define_engine(py::module_& module) {
       .def("full_state", &Engine::full_state, py::keep_alive<0, 1>())
       .def("memory", [](const Engine& engine) { return as_dict(engine.memory()); })
       .def("traffic", [](const Engine& engine) { return as_dict(engine.traffic()); })
+      .def("plan", [](const Engine& engine) { return as_dict(engine.plan()); })
       .def_property_readonly("rank", [](const Engine& engine) { return engine.rank().value(); })
       .def_property_readonly("world", &Engine::world)
       .def("close", &Engine::close, kNoGil)

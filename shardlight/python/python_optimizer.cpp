@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "shardlight/engine/segment_optimizer.h"
+#include "shardlight/engine/steps_together.h"
 
 namespace shardlight::python {
 namespace {
@@ -47,70 +47,42 @@ std::shared_ptr<py::object> shared(py::object object) {
           }};
 }
 
-class SegmentsOfPython final : public engine::SegmentOptimizer {
+class SegmentsOfPython final : public engine::StepsTogether {
  public:
-  SegmentsOfPython(std::string name, std::span<const Segment> segments,
-                   std::shared_ptr<py::object> stepper, bool divides)
-      : name_(std::move(name)),
-        segments_(segments),
-        stepper_(std::move(stepper)),
-        divides_(divides) {
-    for (const Segment& segment : segments) memory_.push_back(segment.value.const_data_ptr());
+  SegmentsOfPython(std::string name, std::span<const Segment> segments)
+      : StepsTogether(std::move(name), segments) {}
+
+  Status construct(const py::object& make) {
+    std::vector<std::string> names;
+    std::vector<at::Tensor> values;
+    for (const Segment& segment : segments()) {
+      names.emplace_back(segment.name);
+      values.push_back(segment.value);
+    }
+    return caught(name(), [&] {
+      stepper_ = shared(make(names, values));
+      divides_ = stepper_->attr("divides").cast<bool>();
+    });
   }
 
-  // The kernels know one divisor a step. Units whose gradients the user changed have none; then all
-  // are divided here.
-  Status step(std::span<const std::size_t> taking_part, const Factors& factors) override {
-    const bool first = taking_part_.empty();
-    for (const std::size_t i : taking_part) {
-      segments_[i].value.mutable_grad() = segments_[i].gradient;
-    }
-    if (first) {
-      divisor_ = factors.divisor;
-    } else if (factors.divisor != divisor_) {
-      divide(taking_part_, std::exchange(divisor_, std::nullopt));
-      divide(taking_part, factors.divisor);
-    }
-    taking_part_.insert(taking_part_.end(), taking_part.begin(), taking_part.end());
-    return {};
-  }
-
-  Status end_step(double /*lr_factor*/) override {
-    if (taking_part_.empty()) return {};
-    SHARDLIGHT_TRY_STATUS(caught(name_, [&] { stepper_->attr("step")(divisor_); }));
-    for (const std::size_t i : taking_part_) SHARDLIGHT_TRY_STATUS(check_memory(i));
-    taking_part_.clear();
-    divisor_.reset();
-    return {};
-  }
-  bool by_unit() const override { return false; }
   bool divides() const override { return divides_; }
 
   Result<std::uint64_t> settings_hash() override {
-    return caught(name_, [&] { return stepper_->attr("settings_hash")().cast<std::uint64_t>(); });
+    return caught(name(), [&] { return stepper_->attr("settings_hash")().cast<std::uint64_t>(); });
   }
 
  private:
-  void divide(std::span<const std::size_t> segments, std::optional<double> divisor) const {
-    if (!divisor) return;
-    for (const std::size_t i : segments) segments_[i].value.mutable_grad().div_(*divisor);
+  // The groups of the user's optimizer have every lr.
+  Status step_all(double /*lr_factor*/, std::optional<double> divisor) override {
+    return caught(name(), [&] { stepper_->attr("step")(divisor); });
   }
 
-  // Both lie in memory of the engine's, which goes on to be used.
-  Status check_memory(std::size_t i) const {
-    segments_[i].value.mutable_grad().reset();
-    if (segments_[i].value.const_data_ptr() == memory_[i]) return {};
-    return user_error("optimizer", name_,
-                      "one that changes values in place and sets no other memory");
-  }
+  // Python's own hold on a tensor cannot be told from its users'. What the trial does not find of
+  // it reads a later step's gradient.
+  bool keeps_gradient(const Segment& /*segment*/) const override { return false; }
 
-  std::string name_;
-  std::span<const Segment> segments_;
   std::shared_ptr<py::object> stepper_;
-  bool divides_;
-  std::vector<const void*> memory_;  // of values, by segment
-  std::vector<std::size_t> taking_part_;
-  std::optional<double> divisor_;
+  bool divides_ = false;
 };
 
 class ClassOfPython final : public engine::OptimizerClass {
@@ -120,20 +92,9 @@ class ClassOfPython final : public engine::OptimizerClass {
 
   Result<std::unique_ptr<engine::SegmentOptimizer>> over(
       std::span<const Segment> segments) const override {
-    std::vector<std::string> names;
-    std::vector<at::Tensor> values;
-    for (const Segment& segment : segments) {
-      segment.value.requires_grad_();
-      names.emplace_back(segment.name);
-      values.push_back(segment.value);
-    }
-    std::shared_ptr<py::object> stepper;
-    bool divides = false;
-    SHARDLIGHT_TRY_STATUS(caught(name_, [&] {
-      stepper = shared((*make_)(names, values));
-      divides = stepper->attr("divides").cast<bool>();
-    }));
-    return std::make_unique<SegmentsOfPython>(name_, segments, std::move(stepper), divides);
+    auto optimizer = std::make_unique<SegmentsOfPython>(name_, segments);
+    SHARDLIGHT_TRY_STATUS(optimizer->construct(*make_));
+    return optimizer;
   }
 
  private:

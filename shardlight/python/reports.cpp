@@ -69,4 +69,30 @@ py::dict as_dict(const engine::TrafficReport& report) {
   return d;
 }
 
+py::dict as_dict(const engine::PlanReport& report) {
+  py::list units, stages;
+  for (const engine::UnitPlan& unit : report.units) {
+    py::dict d;
+    d["name"] = unit.name;
+    d["elements"] = unit.elements.value();
+    d["bytes"] = unit.bytes.value();
+    d["trainable"] = unit.trainable;
+    units.append(d);
+  }
+  for (const engine::StagePlan& stage : report.stages) {
+    py::dict d;
+    d["parameters"] = stage.parameters.value();
+    d["gradients"] = stage.gradients.value();
+    d["master"] = stage.master.value();
+    d["optimizer"] = stage.optimizer.value();
+    d["gathered"] = stage.gathered.value();
+    d["traffic"] = bytes(stage.traffic);
+    stages.append(d);
+  }
+  py::dict d;
+  d["units"] = units;
+  d["stages"] = stages;
+  return d;
+}
+
 }  // namespace shardlight::python

@@ -12,5 +12,6 @@ pybind11::dict as_dict(const engine::StepReport& report);
 // {"tags": {tag: {"now", "peak", "ledger"}}, "total": {"now", "peak"}}
 pybind11::dict as_dict(const engine::MemoryReport& report);
 pybind11::dict as_dict(const engine::TrafficReport& report);
+pybind11::dict as_dict(const engine::PlanReport& report);
 
 }  // namespace shardlight::python

@@ -35,6 +35,12 @@ std::vector<comm::TrafficCount> moved_in_a_step(const Training& run) {
     accumulate(engine, run, model, 1);
     engine.step();
     const TrafficReport after = engine.traffic();
+    if (!run.options.retain) {
+      const auto stage = static_cast<std::size_t>(run.options.stage);
+      const comm::TrafficCount of_stage = engine.plan().stages.at(stage).traffic;
+      EXPECT_EQ(of_stage.gathered, after.moved.gathered - before.gathered);
+      EXPECT_EQ(of_stage.reduced, after.moved.reduced - before.reduced);
+    }
     EXPECT_EQ(after.moved.gathered.value(), after.planned.gathered.value());
     EXPECT_EQ(after.moved.reduced.value(), after.planned.reduced.value());
     moved[static_cast<std::size_t>(ranks.rank.value())] = {

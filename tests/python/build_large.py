@@ -1,11 +1,13 @@
 """A rank's part of test_building.py. Words: `plain` or `built` makes a Llama whose parameters this
-rank may not have the memory for, and trains it a step; `same` a small one beside a plain process.
+rank may not have the memory for, and trains it a step; `save FOLDER` writes it, `pretrained FOLDER`
+loads and trains it; `same` makes a small one beside a plain process.
 """
 
 import contextlib
 import re
 import resource
 import sys
+import threading
 from pathlib import Path
 
 import models
@@ -28,6 +30,10 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (1024 * int(has) + ALLOWED,) * 2)
 
 
+def made() -> torch.nn.Module:
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**LARGE))
+
+
 def train(scope, case: Case) -> tuple[shardlight.Engine, torch.nn.Module]:
     with scope:
         model = case.make()
@@ -37,16 +43,58 @@ def train(scope, case: Case) -> tuple[shardlight.Engine, torch.nn.Module]:
     return engine, model
 
 
-def large(scope) -> None:
-    # What torch and transformers take at first.
+def warm_up() -> None:
+    """What torch and transformers take at first."""
     small = next(case for case in models.cases() if case.name == "Llama")
     small.loss(small.make(), draws(0, 0)).backward()
-    case = Case("Llama", lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**LARGE)), models.language_loss)
+
+
+def large(scope) -> None:
+    warm_up()
+    case = Case("Llama", made, models.language_loss)
     limit_memory()
     engine, model = train(scope, case)
     count = sum(parameter.numel() for parameter in model.parameters())
     assert 4 * count > 1.3 * ALLOWED
     print(f"trained {count} parameters")
+
+
+def held() -> int:
+    """Bytes of memory that are this process's, without pages of files; shared ones by their share."""
+    rollup = dict(line.split()[:2] for line in Path("/proc/self/smaps_rollup").open() if ":" in line)
+    return 1024 * (int(rollup["Pss_Anon:"]) + int(rollup["Pss_Shmem:"]))
+
+
+class Peak(threading.Thread):
+    """The most of held(), looked at all the time."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.bytes, self.ended = 0, False
+
+    def run(self):
+        while not self.ended:
+            self.bytes = max(self.bytes, held())
+
+
+def pretrained(folder: str) -> None:
+    """No limit holds here: what is mapped of a file counts as data of the process."""
+    warm_up()
+    case = Case(
+        "Llama", lambda: hf.LlamaForCausalLM.from_pretrained(folder), models.language_loss
+    )
+    before, peak = held(), Peak()
+    peak.start()
+    engine, model = train(contextlib.nullcontext(), case)
+    peak.ended = True
+    peak.join()
+    grown, counted = peak.bytes - before, engine.memory().total.peak
+    held_whole = 4 * sum(parameter.numel() for parameter in model.parameters())
+    # Beyond what is on the engine's account, which has no whole model on it, hardly a thing.
+    assert grown < counted + held_whole / 8, f"{grown} bytes, {counted} of them counted"
+    own = engine.plan().stages[3]
+    assert counted < own.states + own.gathered + held_whole / 2, counted
+    print(f"trained {held_whole} bytes of parameters in {grown}")
 
 
 def same() -> None:
@@ -64,5 +112,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1] == "same":
         same()
+    elif sys.argv[1] == "save":
+        made().save_pretrained(sys.argv[2])
+    elif sys.argv[1] == "pretrained":
+        pretrained(sys.argv[2])
     else:
         large(shardlight.building() if sys.argv[1] == "built" else contextlib.nullcontext())

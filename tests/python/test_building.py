@@ -1,4 +1,5 @@
-"""`with shardlight.building():` makes a model of transformers that a rank has no memory for."""
+"""`with shardlight.building():` makes a model of transformers that a rank has no memory for, and
+from_pretrained() of a local folder loads one."""
 
 
 def test_a_built_model_is_the_plain_one(run_ranks):
@@ -7,6 +8,12 @@ def test_a_built_model_is_the_plain_one(run_ranks):
 
 def test_a_model_larger_than_memory_is_built_and_trained(run_ranks):
     printed = run_ranks(3, "build_large.py", "built")
+    assert printed.count("trained") == 3, printed
+
+
+def test_a_folder_larger_than_memory_is_loaded_and_trained(run_ranks, tmp_path):
+    run_ranks(1, "build_large.py", "save", tmp_path)
+    printed = run_ranks(3, "build_large.py", "pretrained", tmp_path)
     assert printed.count("trained") == 3, printed
 
 

@@ -7,7 +7,7 @@ import pytest
 
 QUICK = {
     2: {"GPT-2": "123", "Llama": "3", "Mistral": "3", "Qwen3": "3", "BERT": "3", "T5": "3"}
-    | {"ViT": "3", "Mixtral": "23"},
+    | {"ViT": "3", "Mixtral": "23", "MiniLM": "13"},
     3: {"GPT-2": "23", "T5": "1"},
 }
 

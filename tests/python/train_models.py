@@ -30,6 +30,8 @@ def train(case, stage: int) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     every = {case.name: case for case in models.cases()}
+    if "MiniLM" in sys.argv:
+        every["MiniLM"] = models.minilm()
     for name, stages in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
         for stage in stages:
             train(every[name], int(stage))
