@@ -60,7 +60,7 @@ def large(scope) -> None:
 
 
 def held() -> int:
-    """Bytes of memory that are this process's, without pages of files; shared ones by their share."""
+    """Bytes of this process's memory, without pages of files; shared ones by their share."""
     rollup = dict(line.split()[:2] for line in Path("/proc/self/smaps_rollup").open() if ":" in line)
     return 1024 * (int(rollup["Pss_Anon:"]) + int(rollup["Pss_Shmem:"]))
 

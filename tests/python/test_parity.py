@@ -8,7 +8,7 @@ import pytest
 
 STEPS = 20
 # Of a loss: sums of the ranks' gradients are rounded in another order, and DeepSpeed's AdamW steps
-# flattened partitions. That is 2e-7 a rounding, which 20 steps amplify; found are 1e-6 and less.
+# flattened partitions: 2e-7 a rounding, which 20 steps amplify; found are 1e-6 and less.
 ROUNDING = 1e-5
 
 

@@ -1,4 +1,4 @@
-"""Token files of examples/make_tokens.py: nothing of the text is lost, and a model trains on them."""
+"""Token files of examples/make_tokens.py: nothing of a text is lost, and models train on them."""
 
 import gzip
 import json
