@@ -61,7 +61,8 @@ def large(scope) -> None:
 
 def held() -> int:
     """Bytes of this process's memory, without pages of files; shared ones by their share."""
-    rollup = dict(line.split()[:2] for line in Path("/proc/self/smaps_rollup").open() if ":" in line)
+    with open("/proc/self/smaps_rollup") as file:
+        rollup = dict(line.split()[:2] for line in file if line.startswith("Pss"))
     return 1024 * (int(rollup["Pss_Anon:"]) + int(rollup["Pss_Shmem:"]))
 
 

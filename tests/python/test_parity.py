@@ -14,7 +14,7 @@ ROUNDING = 1e-5
 
 @pytest.fixture(scope="session")
 def deepspeed_python(root):
-    """A Python that has DeepSpeed beside .venv's packages, installed for this and the race alone."""
+    """A Python that has DeepSpeed beside .venv's packages; for this and the race alone."""
     if not (root / "build" / "peers" / "bin" / "deepspeed").exists():
         subprocess.run([root / "bench" / "peers" / "install.sh"], check=True)
     return root / "build" / "peers" / "bin" / "python"
