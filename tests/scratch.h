@@ -1,3 +1,5 @@
+// Files that a test writes, in a folder of its process alone: ctest runs the cases of one program
+// side by side, so what stood in a folder of all would be written by one and read by another.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,8 +11,7 @@
 
 namespace shardlight {
 
-// A folder of this process alone, gone when the process ends: ctest runs the cases of one program
-// side by side, so a name in the folder that all share would be written by one and read by another.
+// Gone when the process ends.
 class ScratchFolder {
  public:
   ScratchFolder() {
