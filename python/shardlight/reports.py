@@ -81,7 +81,8 @@ class StagePlan:
     optimizer: int
     gathered: int  # two units: the one in use and the one that is fetched ahead
     # "gathered", "reduced": of a step, every unit fetched for one use in forward and one in
-    # backward. What is used in several places, as a tied embedding, may be fetched for each.
+    # backward. What backward does not read, as an embedding's weight, is fetched less often, what
+    # is used in several places more.
     traffic: dict[str, int]
 
     @property

@@ -59,8 +59,8 @@ struct UnitPlan {
 struct StagePlan {
   Bytes parameters, gradients, master, optimizer;
   Bytes gathered;  // two units: the one in use and the one that is fetched ahead
-  // Of a step: every unit is fetched for one use in forward and one in backward. What is used in
-  // several places, as a tied embedding, may be fetched for each.
+  // Of a step: every unit is fetched for one use in forward and one in backward. What backward does
+  // not read, as an embedding's weight, is fetched less often, what is used in several places more.
   comm::TrafficCount traffic;
 };
 

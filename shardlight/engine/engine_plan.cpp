@@ -25,6 +25,17 @@ Bytes held(const ModelLayout& layout, const layout::Placement& placement, const 
   return bytes;
 }
 
+// Elements of this rank's part of all units that train, without padding.
+Count stepped_elements(const ModelLayout& layout, const layout::Placement& placement) {
+  const auto table = layout::SliceTable::create(layout.units, placement, layout.world);
+  Count elements;
+  for (layout::UnitIndex unit = 0; unit < layout.units.size(); ++unit) {
+    if (!layout.units[unit].trainable) continue;
+    for (const auto& row : table->rows_of(unit, layout.rank)) elements += row.range.size();
+  }
+  return elements;
+}
+
 // Of what does not train nothing is stepped or summed.
 plan::StateBytes bytes_of(const layout::Unit& unit, plan::GradientDtype grad_dtype) {
   const bool mixed = unit.dtype != layout::DType::kFloat32;
@@ -93,8 +104,6 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag,
                                           const layout::Placements& placements) const {
   if (closed_) return std::nullopt;
   const auto names = states_->state_names();
-  const std::int64_t state_bytes = names ? static_cast<std::int64_t>(names->size()) * kFloatBytes
-                                         : std::get<TorchOptimizer>(optimizer_).state_bytes;
   const BytesOf dtype = [](const layout::Unit& unit) {
     return layout::bytes_per_element(unit.dtype).value();
   };
@@ -102,7 +111,7 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag,
     return bytes_of(unit, layout_->grad_dtype).gradient;
   };
   const BytesOf stepped = [&](const layout::Unit& unit) {
-    return unit.trainable ? state_bytes : 0;
+    return unit.trainable ? static_cast<std::int64_t>(names->size()) * kFloatBytes : 0;
   };
   const BytesOf mastered = [&](const layout::Unit& unit) {
     return bytes_of(unit, layout_->grad_dtype).optimizer;
@@ -113,7 +122,9 @@ std::optional<Bytes> Engine::Impl::ledger(memory::Tag tag,
     case memory::Tag::kGradients:
       return held(*layout_, placements.gradients, summed);
     case memory::Tag::kOptimizer:
-      return held(*layout_, placements.optimizer, stepped);
+      if (names) return held(*layout_, placements.optimizer, stepped);
+      return Bytes(stepped_elements(*layout_, placements.optimizer).value() *
+                   std::get<TorchOptimizer>(optimizer_).state_bytes);
     case memory::Tag::kMaster:
       return held(*layout_, placements.optimizer, mastered);
     case memory::Tag::kBuckets:
