@@ -9,9 +9,10 @@ OURS, OTHERS = "#2563eb", "#9ca3af"
 
 
 def _bars(rows: list[dict], value, unit: str, x: int, y: int) -> list[str]:
-    most = max((value(row) for row in rows), default=1) or 1
+    measured = [(index, row) for index, row in enumerate(rows) if value(row) is not None]
+    most = max((value(row) for _, row in measured), default=1) or 1
     parts = []
-    for index, row in enumerate(rows):
+    for index, row in measured:
         top, length = y + index * BAR, WIDTH * value(row) / most
         color = OURS if row["engine"].startswith("shardlight") else OTHERS
         parts.append(
@@ -30,10 +31,8 @@ def write_chart(path: Path, groups: list[tuple[str, list[dict], int]]) -> None:
         for index, row in enumerate(rows):
             parts.append(f'<text x="4" y="{y + index * BAR + 12}">{escape(row["engine"])}</text>')
         parts += _bars(rows, lambda row, n=tokens: n / row["step_ms"] * 1e3, "tokens/s", LEFT, y)
-        grown = [row for row in rows if row["growth"] is not None]
-        if len(grown) == len(rows):
-            x = LEFT + WIDTH + 110
-            parts += _bars(rows, lambda row: row["growth"] / 1e6, "MB", x, y)
+        x = LEFT + WIDTH + 110
+        parts += _bars(rows, lambda row: row["growth"] and row["growth"] / 1e6, "MB", x, y)
         y += len(rows) * BAR + GAP
     width = LEFT + 2 * (WIDTH + 110)
     path.write_text(
