@@ -77,6 +77,9 @@ PlanReport Engine::plan() const { return or_throw(impl().plan()); }
 Rank Engine::rank() const { return impl().layout().rank; }
 std::int64_t Engine::world() const { return impl().layout().world; }
 comm::Transport& Engine::transport() { return *or_throw(impl().transport()); }
-void Engine::close() { or_throw(impl().close()); }
+void Engine::close() {
+  if (impl().forked()) or_throw(impl().check());
+  or_throw(impl().close());
+}
 
 }  // namespace shardlight::engine

@@ -251,11 +251,9 @@ Result<std::shared_ptr<void>> Engine::Impl::no_sync() {
                       "`accumulation`, as the tree of additions is over counted micro-steps");
   }
   gradients_->count_micro_steps(false);
-  in_no_sync_ = true;
+  ++no_sync_scopes_;
   const auto end = [this, open = std::weak_ptr<char>(open_)](void* /*nothing*/) {
-    if (!open.lock()) return;
-    gradients_->count_micro_steps(true);
-    in_no_sync_ = false;
+    if (open.lock() && --no_sync_scopes_ == 0) gradients_->count_micro_steps(true);
   };
   return std::shared_ptr<void>(nullptr, end);
 }

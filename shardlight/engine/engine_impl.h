@@ -135,7 +135,7 @@ class Engine::Impl {
   std::optional<LossScale> loss_scale_;  // where the model has fp16 parameters
   bool scaled_ = false;                  // the loss whose backward runs or comes
   bool in_backward_ = false;
-  bool in_no_sync_ = false;
+  int no_sync_scopes_ = 0;
   std::shared_ptr<char> open_ = std::make_shared<char>();  // until it is closed
   bool closed_ = false;
   bool built_ = false;  // the model, by Engine::build

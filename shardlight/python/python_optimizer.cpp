@@ -27,6 +27,7 @@ auto caught(const std::string& name, const F& f) -> Result<decltype(f())> {
       return f();
     }
   } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C and the like
     const std::string what = py::str(error.value());
     const std::string type = py::str(error.type().attr("__name__"));
     return user_error(

@@ -112,6 +112,7 @@ TEST_F(Uneven, PassesWithoutSyncAreAddedToTheNext) {
       for (std::int64_t step = 0; step < 2; ++step) {
         {
           const auto scope = engine.no_sync();
+          { const auto inner = engine.no_sync(); }
           engine.backward(model.loss(step, 2 * rank));
         }
         engine.backward(model.loss(step, 2 * rank + 1));
