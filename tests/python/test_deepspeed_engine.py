@@ -295,17 +295,13 @@ def test_contexts_of_zero():
     deepspeed.zero.register_external_parameter(model, model.weight)
 
 
-def test_ranks_of_launchers(monkeypatch):
+def test_ranks_of_comm(nobody_launched):
     comm = deepspeed.comm
-    for name in {name for names in comm._LAUNCHERS for name in names}:
-        monkeypatch.delenv(name, raising=False)
     assert (comm.get_rank(), comm.get_world_size(), comm.get_local_rank()) == (0, 1, 0)
     comm.barrier()
     for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
+        nobody_launched.setenv(name, value)
     assert (comm.get_rank(), comm.get_world_size(), comm.get_local_rank()) == (5, 8, 1)
-    for name in ("MASTER_ADDR", "SHARDLIGHT_JOB"):
-        monkeypatch.delenv(name, raising=False)
     assert error_of(comm.init_distributed).field == "MASTER_ADDR"
     comm.init_distributed(dist_init_required=False)
     with pytest.raises(AttributeError, match="no_such"):
