@@ -2,6 +2,7 @@
 rank everything else."""
 
 import argparse
+import contextlib
 import logging
 import re
 import sys
@@ -91,6 +92,29 @@ def test_what_scripts_ask_of_an_engine(made):
     frozen = made(model=torch.nn.Linear(4, 3).requires_grad_(True))[0]
     frozen.module.bias.requires_grad_(False)
     assert list(frozen.module_state_dict(exclude_frozen_parameters=True)) == ["weight"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_no_sync_counts_nothing_whatever_the_boundary(made, nested):
+    optimizer = {"type": "SGD", "params": {"lr": 1.0}}
+    engine = made({"optimizer": optimizer, "gradient_clipping": 0})[0]
+    before = engine.module_state_dict()["bias"]
+    with engine.no_sync():
+        for boundary in (False, True):
+            engine.set_gradient_accumulation_boundary(boundary)
+            with engine.no_sync() if nested else contextlib.nullcontext():
+                engine.backward(engine(torch.ones(1, 4)).sum())
+        assert error_of(engine.step).field == "step()"
+    engine.backward(engine(torch.ones(1, 4)).sum())
+    engine.step()
+    assert torch.allclose(engine.module_state_dict()["bias"], before - 3)
+
+
+def test_frozen_parameters_are_left_out_by_all_their_names(made):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 3))
+    model[1].weight = model[0].weight.requires_grad_(False)
+    state = made(model=model)[0].module_state_dict(exclude_frozen_parameters=True)
+    assert list(state) == ["0.bias", "1.bias", "2.weight", "2.bias"]
 
 
 def test_what_is_not_there_is_refused_by_name(made):
