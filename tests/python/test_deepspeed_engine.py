@@ -145,6 +145,10 @@ def test_arguments_of_initialize_are_errors_by_name(tmp_path):
         assert error_of(start, model=model, config=CONFIG, **{name: (1, 2)}).field == name
     assert error_of(start, model=model, config={"train_batch_size": 1}).field == "optimizer"
     assert error_of(start, model=model, config=CONFIG, optimizer="adam").field == "optimizer"
+    for name, key in (("accumulation", "gradient_accumulation_steps"),
+                      ("clip_norm", "gradient_clipping")):  # fmt: skip
+        error = error_of(start, model=model, config=CONFIG, choices={name: 2})
+        assert error.field == f"choices.{name}" and key in error.allowed
     said = {**CONFIG, "log_level": "loud"}
     assert error_of(start, model=model, config=said).field == "log_level"
 
