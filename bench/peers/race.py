@@ -81,7 +81,7 @@ def race(options, size: str, ranks: int) -> list[dict]:
 
 
 def table(rows: list[dict], size: str, ranks: int, tokens: int) -> str:
-    floor = next((row for row in rows if row["engine"] == "plain"), rows[0])
+    floor = next((row for row in rows if row["engine"] == "plain"), None)
     lines = [
         f"\n{size}, {ranks} ranks\n",
         "| engine | tokens/s | step ms | CPU ms | CPU over the floor | growth MB | sent MB a step "
@@ -90,10 +90,11 @@ def table(rows: list[dict], size: str, ranks: int, tokens: int) -> str:
     ]
     for row in rows:
         growth = "" if row["growth"] is None else f"{row['growth'] / 1e6:.0f}"
+        over = "" if floor is None else f"{row['cpu_ms'] / floor['cpu_ms']:.2f}"
         speed = ranks * tokens / row["step_ms"] * 1e3
         lines.append(
             f"| {row['engine']} | {speed:.0f} | {row['step_ms']:.0f} | {row['cpu_ms']:.0f} "
-            f"| {row['cpu_ms'] / floor['cpu_ms']:.2f} | {growth} | {row['sent'] / 1e6:.0f} "
+            f"| {over} | {growth} | {row['sent'] / 1e6:.0f} "
             f"| {row['import_s']:.2f} | {row['start_s']:.2f} | {row['loss']:.6f} |"
         )
     return "\n".join(lines)

@@ -9,7 +9,9 @@ __all__ = ["BugError", "JobError", "Error", "UserError", "user_error"]
 
 
 def user_error(field: str, value: str, allowed: str) -> UserError:
-    """With the engine's own wording."""
-    error = UserError(f"{field}: '{value}' is not allowed; allowed: {allowed}")
+    """With the engine's own wording, and all that its errors have."""
+    said = f"'{value}' is not allowed" if value else "is missing"
+    error = UserError(f"{field}: {said}; allowed: {allowed}")
     error.field, error.value, error.allowed = field, value, allowed
+    error.unit, error.operation, error.rank = "", "", None
     return error

@@ -41,3 +41,14 @@ def run_ranks(package, program):
         return printed
 
     return run
+
+
+@pytest.fixture
+def nobody_launched(monkeypatch):
+    """A monkeypatch, in an environment without any launcher's variables."""
+    for name in list(os.environ):
+        if name.startswith(("SHARDLIGHT_", "OMPI_", "PMI", "MPI_", "SLURM_", "MASTER_")):
+            monkeypatch.delenv(name)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch

@@ -16,7 +16,7 @@ import shardlight  # noqa: E402
 import torch  # noqa: E402
 from shardlight.deepspeed import _choices, _table, page  # noqa: E402
 from shardlight.deepspeed._auto import Sources  # noqa: E402
-from shardlight.deepspeed._batch import batch_of  # noqa: E402
+from shardlight.deepspeed._batch import MICRO, STEPS, batch_of  # noqa: E402
 from shardlight.deepspeed._keys import SWITCHES, Fate  # noqa: E402
 from shardlight.deepspeed._keys_blocks import BLOCKS  # noqa: E402
 from shardlight.deepspeed.config import parse  # noqa: E402
@@ -215,6 +215,25 @@ def test_auto_is_what_the_script_tells():
     assert parsed.get("zero_optimization.stage3_param_persistence_threshold") == 1_000
     assert "gradient_clipping: auto is 0.5" in parsed.notes
     assert read({"fp16": {"enabled": "auto"}}, fp16=True).get("fp16.enabled") is True
+
+
+@pytest.mark.parametrize("left_out", [(), ("micro",), ("steps",), ("micro", "steps")])
+def test_auto_batch_sizes_are_those_of_training_arguments(tmp_path, left_out):
+    transformers = pytest.importorskip("transformers")
+    args = transformers.TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=4, gradient_accumulation_steps=2,
+        use_cpu=True, report_to="none",
+    )  # fmt: skip
+    assert args.train_batch_size == 4, "it is of one process, without accumulation"
+    config = {"train_batch_size": "auto", "gradient_clipping": "auto"}
+    for short, path in (("micro", MICRO), ("steps", STEPS)):
+        if short not in left_out:
+            config[path] = "auto"
+    parsed = parse(config, 3, Sources(torch.nn.Linear(2, 2), args))
+    assert parsed.batch == batch_of(24, 4, 2, 3)
+    assert parsed.get("gradient_clipping") == args.max_grad_norm
+    config[MICRO] = 5
+    assert parse(config, 3, Sources(torch.nn.Linear(2, 2), args)).batch == batch_of(30, 5, 2, 3)
 
 
 @pytest.mark.parametrize(

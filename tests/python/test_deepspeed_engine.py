@@ -2,6 +2,7 @@
 rank everything else."""
 
 import argparse
+import contextlib
 import logging
 import re
 import sys
@@ -93,6 +94,29 @@ def test_what_scripts_ask_of_an_engine(made):
     assert list(frozen.module_state_dict(exclude_frozen_parameters=True)) == ["weight"]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_no_sync_counts_nothing_whatever_the_boundary(made, nested):
+    optimizer = {"type": "SGD", "params": {"lr": 1.0}}
+    engine = made({"optimizer": optimizer, "gradient_clipping": 0})[0]
+    before = engine.module_state_dict()["bias"]
+    with engine.no_sync():
+        for boundary in (False, True):
+            engine.set_gradient_accumulation_boundary(boundary)
+            with engine.no_sync() if nested else contextlib.nullcontext():
+                engine.backward(engine(torch.ones(1, 4)).sum())
+        assert error_of(engine.step).field == "step()"
+    engine.backward(engine(torch.ones(1, 4)).sum())
+    engine.step()
+    assert torch.allclose(engine.module_state_dict()["bias"], before - 3)
+
+
+def test_frozen_parameters_are_left_out_by_all_their_names(made):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 3))
+    model[1].weight = model[0].weight.requires_grad_(False)
+    state = made(model=model)[0].module_state_dict(exclude_frozen_parameters=True)
+    assert list(state) == ["0.bias", "1.bias", "2.weight", "2.bias"]
+
+
 def test_what_is_not_there_is_refused_by_name(made):
     engine = made()[0]
     for call, arguments in (
@@ -121,6 +145,10 @@ def test_arguments_of_initialize_are_errors_by_name(tmp_path):
         assert error_of(start, model=model, config=CONFIG, **{name: (1, 2)}).field == name
     assert error_of(start, model=model, config={"train_batch_size": 1}).field == "optimizer"
     assert error_of(start, model=model, config=CONFIG, optimizer="adam").field == "optimizer"
+    for name, key in (("accumulation", "gradient_accumulation_steps"),
+                      ("clip_norm", "gradient_clipping")):  # fmt: skip
+        error = error_of(start, model=model, config=CONFIG, choices={name: 2})
+        assert error.field == f"choices.{name}" and key in error.allowed
     said = {**CONFIG, "log_level": "loud"}
     assert error_of(start, model=model, config=said).field == "log_level"
 
@@ -295,17 +323,13 @@ def test_contexts_of_zero():
     deepspeed.zero.register_external_parameter(model, model.weight)
 
 
-def test_ranks_of_launchers(monkeypatch):
+def test_ranks_of_comm(nobody_launched):
     comm = deepspeed.comm
-    for name in {name for names in comm._LAUNCHERS for name in names}:
-        monkeypatch.delenv(name, raising=False)
     assert (comm.get_rank(), comm.get_world_size(), comm.get_local_rank()) == (0, 1, 0)
     comm.barrier()
     for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
+        nobody_launched.setenv(name, value)
     assert (comm.get_rank(), comm.get_world_size(), comm.get_local_rank()) == (5, 8, 1)
-    for name in ("MASTER_ADDR", "SHARDLIGHT_JOB"):
-        monkeypatch.delenv(name, raising=False)
     assert error_of(comm.init_distributed).field == "MASTER_ADDR"
     comm.init_distributed(dist_init_required=False)
     with pytest.raises(AttributeError, match="no_such"):

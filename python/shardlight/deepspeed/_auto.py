@@ -36,6 +36,9 @@ class Sources:
     def argument(self, path: str) -> Any:
         """Of the script, under its usual names; None where there is none."""
         for name in _NAMES_OF_ARGS.get(path, ()):
+            # TrainingArguments compute a train_batch_size of one process, without accumulation.
+            if isinstance(getattr(type(self.args), name, None), property):
+                continue
             value = getattr(self.args, name, None)
             # transformers says -1 of steps it does not know.
             if value is not None and not (path.endswith("total_num_steps") and value <= 0):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import nn
 
 from shardlight._errors import user_error
 from shardlight._options import Choices
+from shardlight._ranks import resolved
 from shardlight.deepspeed._keys_zero import ZERO_PATH
 from shardlight.deepspeed.config import Config
 
@@ -96,11 +96,8 @@ def _sizes(config: Config, model: nn.Module, ranks: Any, choices: Choices) -> No
 
 def _one_sided(model: nn.Module, ranks: Any) -> bool:
     """Whether ranks will read each other's memory."""
-    if ranks != "auto":
-        return bool(ranks == "shm")
-    local, world = os.environ.get("LOCAL_WORLD_SIZE"), os.environ.get("WORLD_SIZE")
-    one_host = local is None or local == world
-    return one_host and all(p.device.type == "cpu" for p in model.parameters())
+    first = next(model.parameters(), torch.empty(0))
+    return bool(resolved(ranks, first.device) == "shm")
 
 
 def _check_offload(config: Config, model: nn.Module) -> None:

@@ -20,6 +20,9 @@ from shardlight.deepspeed.config import Config, parse
 from shardlight.deepspeed.engine import DeepSpeedEngine
 from shardlight.engine import Engine
 
+# Choices that DeepSpeedEngine counts and reports by the config.
+_FROM_CONFIG = {"accumulation": "gradient_accumulation_steps", "clip_norm": "gradient_clipping"}
+
 
 def initialize(
     args: Any = None,
@@ -42,7 +45,8 @@ def initialize(
 
     `config`: a path, a dictionary or base64; or args.deepspeed_config. `optimizer`: one of
     torch.optim, or a callable that makes it of the parameters; else the config's. `choices` are
-    shardlight.Engine's own, and come before what the config says. All ranks call it.
+    shardlight.Engine's own, and come before what the config says; accumulation and clip_norm are
+    the config's alone. All ranks call it.
     Raises UserError by the config's path or the argument.
     """
     if not isinstance(model, nn.Module):
@@ -50,9 +54,12 @@ def initialize(
     for name, value in (("mpu", mpu), ("mesh_param", mesh_param)):
         if value is not None:
             raise user_error(name, "given", "none: all ranks are data parallel")
+    chosen = dict(choices or {})
+    for name, key in _FROM_CONFIG.items():
+        if name in chosen:
+            raise user_error(f"choices.{name}", str(chosen[name]), f"none: {key} of the config")
     if dist_init_required:
         comm.init_distributed(distributed_port=distributed_port)
-    chosen = dict(choices or {})
     rank, world = _place(chosen.get("ranks", "auto"))
     sources = Sources(model, args)
     parsed = parse(_one_config(args, config, config_params), world, sources)

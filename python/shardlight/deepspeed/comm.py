@@ -3,34 +3,13 @@ is initialised when it is first needed. The engine itself does not need it."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 from shardlight._errors import user_error
-from shardlight._ranks import end_group_at_exit
-
-# Rank, world size and rank on the host, as launchers tell them; docs/exchange.md.
-_LAUNCHERS = (
-    ("SHARDLIGHT_RANK", "SHARDLIGHT_WORLD", "SHARDLIGHT_RANK"),
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-)
-
-
-def _place() -> tuple[int, int, int]:
-    """Rank, world size and rank on the host; of a program that nobody launched 0, 1 and 0."""
-    for rank, world, local in _LAUNCHERS:
-        if rank in os.environ and world in os.environ:
-            own = os.environ[rank]
-            return int(own), int(os.environ[world]), int(os.environ.get(local, own))
-    return 0, 1, 0
-
+from shardlight._ranks import place, start_group
 
 def is_available() -> bool:
     return dist.is_available()
@@ -41,15 +20,15 @@ def is_initialized() -> bool:
 
 
 def get_rank(group: Any = None) -> int:
-    return dist.get_rank(group) if is_initialized() else _place()[0]
+    return dist.get_rank(group) if is_initialized() else place().rank
 
 
 def get_world_size(group: Any = None) -> int:
-    return dist.get_world_size(group) if is_initialized() else _place()[1]
+    return dist.get_world_size(group) if is_initialized() else place().world
 
 
 def get_local_rank() -> int:
-    return _place()[2]
+    return place().rank_local
 
 
 def init_distributed(
@@ -65,33 +44,20 @@ def init_distributed(
     world_size: int = -1,
 ) -> None:
     """torch.distributed's default group, on all ranks; nothing where there is one, or where
-    `dist_init_required` is False. The first four arguments but `dist_backend` change nothing."""
+    `dist_init_required` is False. `distributed_port` counts where MASTER_PORT is not set;
+    `auto_mpi_discovery`, `verbose` and `config` change nothing."""
     if dist_init_required is False or is_initialized():
         return
     if not dist.is_available():
         raise user_error("init_distributed()", "called", "a PyTorch with torch.distributed")
-    place = _place()
-    rank, world = (rank, world_size) if rank >= 0 else place[:2]
-    dist.init_process_group(
+    start_group(
         dist_backend or "gloo",
-        init_method=init_method or _method(world),
         rank=rank,
-        world_size=world,
+        world=world_size,
+        port=distributed_port,
         timeout=timeout,
+        init_method=init_method,
     )
-    end_group_at_exit()
-
-
-def _method(world: int) -> str:
-    if "MASTER_ADDR" in os.environ:
-        return "env://"
-    job = os.environ.get("SHARDLIGHT_JOB")
-    if job is None and world > 1:
-        raise user_error(
-            "MASTER_ADDR", "not set", "the host of rank 0, for torch.distributed; MASTER_PORT too"
-        )
-    name = f"shardlight-{job or os.getpid()}"
-    return "file://" + os.path.join(tempfile.gettempdir(), name)
 
 
 def barrier(group: Any = None, async_op: bool = False, **ignored: Any) -> Any:

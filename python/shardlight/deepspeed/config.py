@@ -46,6 +46,12 @@ def parse(config: Any, world: int, sources: Sources) -> Config:
             _judge(key, value, said)
             given[path] = value
     _check_precision(given)
+    if reader.values.get(TRAIN) == AUTO and TRAIN not in given:
+        # Computed, from the script's other sizes where the config has none.
+        for path in (MICRO, STEPS):
+            value = given.get(path) or sources.argument(path)
+            if value is not None:
+                given[path] = read_value(KEYS[path], value)
     batch = batch_of(given.get(TRAIN), given.get(MICRO), given.get(STEPS), world)
     needed = [note for path, said in notes.items() if _on(path, given) for note in said]
     return Config(given, batch, reader.notes + needed)

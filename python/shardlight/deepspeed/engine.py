@@ -21,8 +21,6 @@ from shardlight.deepspeed._log import LOGGER, tell
 from shardlight.deepspeed.config import Config
 from shardlight.engine import Engine, StepReport
 
-_STAGE = "zero_optimization.stage"
-
 
 class DeepSpeedEngine:
     """`engine(x)`, `engine.backward(loss)` and `engine.step()`, once each for a micro-batch.
@@ -73,7 +71,10 @@ class DeepSpeedEngine:
             raise user_error("loss", str(shown), "a tensor of one element")
         steps = self.gradient_accumulation_steps()
         # A pass before a boundary that the caller sets, with no micro-step left but the boundary's.
-        early = self._boundary is False and self._passes >= steps - 1
+        # Within no_sync() it is uncounted already.
+        early = (
+            not self._in_no_sync and self._boundary is False and self._passes >= steps - 1
+        )
         scope = self.shardlight_engine.no_sync() if early else contextlib.nullcontext()
         with self._timed("backward"), scope:
             self._backward(loss if scale_wrt_gas else loss * steps, retain_graph)
@@ -128,7 +129,11 @@ class DeepSpeedEngine:
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in it are added to the next one's."""
+        """Backward passes in it are added to the next one's. Within another one it changes
+        nothing."""
+        if self._in_no_sync:
+            yield
+            return
         self._in_no_sync = True
         try:
             with self.shardlight_engine.no_sync():
@@ -261,7 +266,9 @@ class DeepSpeedEngine:
         return {name: tensor for name, tensor in state.items() if name not in left_out}
 
     def _frozen(self) -> set[str]:
-        return {n for n, p in self.module.named_parameters() if not p.requires_grad}
+        """All names, also the further ones of tied parameters."""
+        named = self.module.named_parameters(remove_duplicate=False)
+        return {name for name, parameter in named if not parameter.requires_grad}
 
     state_dict = module_state_dict
 
