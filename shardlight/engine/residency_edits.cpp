@@ -65,7 +65,8 @@ Status Residency::settle_edit(layout::UnitIndex unit) {
     show(state);
   } else {
     const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), edited.data() + layout_->slice_begin_bytes(unit), shard.size());
+    std::ranges::copy(edited.subspan(layout_->slice_begin_bytes(unit), shard.size()),
+                      shard.begin());
     if (shared_units_) send_away(unit);
   }
   state.own_copy = {};

@@ -64,7 +64,8 @@ Status Residency::publish_initial(layout::UnitIndex unit, Building* building) {
     state.memory = whole.data();
   } else {
     const auto shard = transport_->shard(unit);
-    std::memcpy(shard.data(), values.data() + layout_->slice_begin_bytes(unit), shard.size());
+    std::ranges::copy(values.subspan(layout_->slice_begin_bytes(unit), shard.size()),
+                      shard.begin());
   }
   for (ManagedTensor* member : state.members) take_away(*member, member->away);
   if (state.memory != nullptr) show(state);

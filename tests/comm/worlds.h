@@ -9,15 +9,9 @@
 #include <vector>
 
 #include "shardlight/comm/transport.h"
+#include "tests/sanitizers.h"
 
 namespace shardlight::comm {
-
-// Sanitizers take many times as long with many ranks on few cores.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 enum class WorldKind { kThreads, kProcesses };
 

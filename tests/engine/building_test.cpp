@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "processes.h"
+#include "tests/sanitizers.h"
 #include "training.h"
 
 namespace shardlight::engine {
@@ -120,6 +121,7 @@ void limit_memory(std::int64_t more) {
 }
 
 TEST_F(BuiltModels, MakesAndTrainsAModelThatIsLargerThanMemory) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   static constexpr std::int64_t kWidth = 1024, kWorld = 4;
   static constexpr int kLarge = 32;
   constexpr std::int64_t kTensor = 4 * kWidth * kWidth;

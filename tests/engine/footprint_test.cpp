@@ -11,6 +11,7 @@
 #include "bench/process_memory.h"
 #include "shardlight/comm/shm/shm_world.h"
 #include "tests/comm/child_processes.h"
+#include "tests/sanitizers.h"
 #include "training.h"
 
 namespace shardlight::engine {
@@ -76,6 +77,7 @@ Growth growth_of(std::int64_t width, int layers, const Options& options) {
 class Footprint : public ::testing::TestWithParam<int> {};
 
 TEST_P(Footprint, IsWhatTheTagsSay) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   const std::string job = "engine-footprint-" + std::to_string(::getpid());
   auto* const growths = comm::shared<std::array<Growth, 2>>();
   comm::ChildProcesses children(2, [&](int rank) {

@@ -10,6 +10,7 @@
 
 #include "each_stage.h"
 #include "plain_twin.h"
+#include "tests/sanitizers.h"
 
 namespace shardlight::engine {
 namespace {
@@ -299,6 +300,7 @@ std::int64_t resident_pages() {
 
 // What 40 engines leave behind is less than one of them holds.
 TEST_F(Lifetime, ManyEnginesOneAfterAnotherLeaveNothingBehind) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   each_stage([&] {
     Training training = run();
     training.model = "even";
