@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 
 from shardlight._engine import PythonOptimizer
 from shardlight._errors import user_error
+from shardlight._instances import instance_of
 
 # They step each element from its own value, gradient and state. Others are tried out by the engine.
 _ELEMENTWISE = (
@@ -129,15 +129,10 @@ class Stepper:
         return settings
 
     def _construct(self, members: list[list[torch.Tensor]]) -> torch.optim.Optimizer:
-        cls = type(self._outer)
-        known = inspect.signature(cls.__init__).parameters
-        common = {k: v for k, v in self._outer.defaults.items() if k in known}
-        if common.get("fused", False) is None and cls in _FUSED:
-            common["fused"] = self._settings(self._used[0])["fused"]
         groups = [
             {"params": members[index], **_copied(self._settings(index))} for index in self._used
         ]
-        return cls(groups, **common)
+        return instance_of(self._outer, groups)
 
     def settings_hash(self) -> int:
         """Of the settings that the next step uses."""

@@ -27,6 +27,28 @@ class Counting(torch.optim.Optimizer):
                     p.sub_(p.grad * group["lr"] / (group["k"] + group["sum"]))
 
 
+class Curious(torch.optim.Optimizer):
+    """Keeps what it was given on itself, under one name or another."""
+
+    def __init__(self, params, power, lr=0.1, nesterov=False, shrink=1.0):
+        super().__init__(params, {"lr": lr})
+        self.power, self._nesterov, self.factors = power, nesterov, {"shrink": shrink}
+        self.rule = self.push if nesterov else self.pull
+
+    def push(self, p, lr):
+        p.sub_(p.grad.abs().pow(self.power) * p.grad.sign() * lr * self.factors["shrink"])
+
+    def pull(self, p, lr):
+        p.add_(p.grad * lr)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.rule(p, group["lr"])
+
+
 def train(optimizer, steps=3, between=lambda optimizer, step: None, **choices):
     """Steps of the engine and of its twin; their states have the same bits."""
     model, twin = CASE.make(), Twin(CASE, optimizer)
@@ -49,6 +71,15 @@ def groups():
             optimizer.param_groups[0]["sum"].fill_(3)
 
     train(lambda model: Counting(model.parameters()), steps=5, between=change)
+
+
+def attributes():
+    def curious(model):
+        made = Curious(model.parameters(), 2, lr=0.5, nesterov=True, shrink=0.25)
+        torch.optim.lr_scheduler.LambdaLR(made, lambda epoch: 1.0)  # overrides its step()
+        return made
+
+    train(curious)
 
 
 if __name__ == "__main__":
