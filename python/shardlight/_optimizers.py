@@ -6,8 +6,8 @@ hyper-parameters, which each step reads. What it steps, and the states, are the 
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from shardlight._engine import PythonOptimizer
 from shardlight._errors import user_error
+from shardlight._instances import instance_of
 
 # They step each element from its own value, gradient and state. Others are tried out by the engine.
 _ELEMENTWISE = (
@@ -32,6 +33,27 @@ _ELEMENTWISE = (
 )
 # Of `fused=None`, which leaves the choice to torch, this is the fastest on every device.
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+
+
+def _copied(value: Any) -> Any:
+    """So that a change in place is one, and of one of the two alone."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return copy.deepcopy(value) if isinstance(value, (list, set, tuple)) else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+        return both and a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+    try:
+        return bool(type(a) is type(b) and a == b)
+    except (RuntimeError, ValueError):  # of what holds tensors or arrays
+        return False
 
 
 def _plain(value: Any) -> Any:
@@ -92,6 +114,8 @@ class Stepper:
             members[group_of[name] if name else 0].append(value)
         self._outer = optimizer
         self._used = [index for index, some in enumerate(members) if some]
+        # A class may keep states in its groups: only what the user changes goes on to them.
+        self._passed = [_copied(self._settings(index)) for index in self._used]
         self._inner: torch.optim.Optimizer | None = None
         if self._used:
             self._inner = self._construct(members)
@@ -99,19 +123,16 @@ class Stepper:
 
     def _settings(self, index: int) -> dict[str, Any]:
         group = self._outer.param_groups[index]
-        settings = {key: value for key, value in group.items() if key != "params"}
+        settings = {key: v for key, v in group.items() if key not in ("params", "param_names")}
         if type(self._outer) in _FUSED and settings.get("fused", False) is None:
             settings["fused"] = not (settings.get("foreach") or settings.get("differentiable"))
         return settings
 
     def _construct(self, members: list[list[torch.Tensor]]) -> torch.optim.Optimizer:
-        cls = type(self._outer)
-        known = inspect.signature(cls.__init__).parameters
-        common = {k: v for k, v in self._outer.defaults.items() if k in known}
-        if common.get("fused", False) is None and cls in _FUSED:
-            common["fused"] = self._settings(self._used[0])["fused"]
-        groups = [{"params": members[index], **self._settings(index)} for index in self._used]
-        return cls(groups, **common)
+        groups = [
+            {"params": members[index], **_copied(self._settings(index))} for index in self._used
+        ]
+        return instance_of(self._outer, groups)
 
     def settings_hash(self) -> int:
         """Of the settings that the next step uses."""
@@ -122,12 +143,22 @@ class Stepper:
         """Gradients are in .grad, to be divided by `divisor` first where there is one."""
         if self._inner is None:
             return
-        for index, group in zip(self._used, self._inner.param_groups, strict=True):
-            group.update(self._settings(index))
+        self._pass_on_settings(self._inner)
         if self.divides:
             self._inner.grad_scale = None if divisor is None else torch.tensor(float(divisor))
             self._inner.found_inf = None
         self._inner.step()
+
+    def _pass_on_settings(self, inner: torch.optim.Optimizer) -> None:
+        for i, (index, group) in enumerate(zip(self._used, inner.param_groups, strict=True)):
+            settings, passed = self._settings(index), self._passed[i]
+            changed = {
+                key: value
+                for key, value in settings.items()
+                if key not in passed or not _same(value, passed[key])
+            }
+            group.update(_copied(changed))
+            passed.update(_copied(changed))
 
 
 def for_engine(
