@@ -13,6 +13,8 @@ from shardlight._errors import user_error
 from shardlight._options import Choices, check_names, options_of
 from shardlight._ranks import ranks_of
 
+_TAKEN = ("gathered_bytes", "ranks", "deadline")
+
 # Of the model that was built last, until an engine takes it.
 _waiting: _engine.BuildingScope | None = None
 
@@ -26,11 +28,15 @@ def building(**choices: Unpack[Choices]) -> Iterator[None]:
         engine = shardlight.Engine(model, torch.optim.AdamW(model.parameters()), stage=3)
 
     All ranks run it together, from rank 0's random state, and make an engine of the model next:
-    until then its values may be away. `gathered_bytes`, `ranks` and `deadline` are as the engine's;
-    the ranks are the engine's too.
+    until then its values may be away. `gathered_bytes`, `ranks` and `deadline`, all that it takes,
+    are as the engine's; the ranks are the engine's too.
     """
     global _waiting
     check_names(dict(choices))
+    for name, value in choices.items():
+        if name not in _TAKEN:
+            allowed = "it where the engine is made; here " + ", ".join(_TAKEN)
+            raise user_error(name, str(value), allowed)
     if _waiting is not None:
         raise user_error("building", "before the last model has an engine", "one model at a time")
     ranks = ranks_of(

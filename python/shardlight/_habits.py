@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,12 +28,8 @@ def bind_optimizer(optimizer: torch.optim.Optimizer, engine: Engine) -> None:
         living = reference()
         if living is None:
             raise user_error("optimizer.step()", "after its engine ended", "an engine that lives")
-        for hook in self._optimizer_step_pre_hooks.values():
-            hook(self, (), {})
         _unscale(self)
         living.step()
-        for hook in self._optimizer_step_post_hooks.values():
-            hook(self, (), {})
 
     # Said here as a scheduler would say it: the engine's step notes itself.
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -90,25 +87,29 @@ class _WholeValues:
     def __init__(self, engine: Engine, model: nn.Module) -> None:
         self._engine = weakref.ref(engine)
         self._managed = {id(parameter) for parameter in model.parameters()}
-        # What was copied last, so that parameters that are tied stay one tensor.
-        self._copies: weakref.WeakValueDictionary[Any, torch.Tensor] = (
+        # Of one call, whose modules all write into one state: parameters that are tied stay one
+        # tensor.
+        self._copies: weakref.WeakValueDictionary[int, torch.Tensor] = (
             weakref.WeakValueDictionary()
         )
+        self._state: Callable[[], Any] = lambda: None
 
     def __call__(self, module: nn.Module, state: dict, prefix: str, metadata: Any) -> None:
         engine = self._engine()
         if engine is None:
             return
+        if self._state() is not state:
+            self._copies.clear()
+            self._state = _reference(state)
         for name, parameter in module._parameters.items():
             found = state.get(prefix + name)
             # With keep_vars the parameter itself is asked for.
             if found is None or found is parameter or id(parameter) not in self._managed:
                 continue
-            key = (id(parameter), parameter._version, engine.steps)
-            copy = self._copies.get(key)
+            copy = self._copies.get(id(parameter))
             if copy is None:
                 copy = parameter.detach().clone()
-                self._copies[key] = copy
+                self._copies[id(parameter)] = copy
             state[prefix + name] = copy
 
     # Of a copy of the model nothing is sharded.
@@ -117,6 +118,14 @@ class _WholeValues:
 
     def __reduce__(self) -> Any:
         return _PlainValues, ()
+
+
+def _reference(state: dict) -> Callable[[], Any]:
+    """A plain dict, which only a caller's `destination` is, has none: it is a new one each time."""
+    try:
+        return weakref.ref(state)
+    except TypeError:
+        return lambda: None
 
 
 class _PlainValues:

@@ -32,6 +32,7 @@ _ELEMENTWISE = (
     torch.optim.Rprop,
 )
 # Of `fused=None`, which leaves the choice to torch, this is the fastest on every device.
+_TRIAL_LR = 0.01  # a warm-up's first one is 0, by which nothing steps
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 
@@ -108,10 +109,11 @@ class Stepper:
         names: Sequence[str],
         values: Sequence[torch.Tensor],
     ) -> None:
+        # In a trial names are empty, and settings the first group's.
+        self._trial = not any(names)
         members: list[list[torch.Tensor]] = [[] for _ in optimizer.param_groups]
         for name, value in zip(names, values, strict=True):
-            # In a trial names are empty: the first group's settings are as good as any.
-            members[group_of[name] if name else 0].append(value)
+            members[0 if self._trial else group_of[name]].append(value)
         self._outer = optimizer
         self._used = [index for index, some in enumerate(members) if some]
         # A class may keep states in its groups: only what the user changes goes on to them.
@@ -124,6 +126,8 @@ class Stepper:
     def _settings(self, index: int) -> dict[str, Any]:
         group = self._outer.param_groups[index]
         settings = {key: v for key, v in group.items() if key not in ("params", "param_names")}
+        if self._trial and "lr" in settings:
+            settings["lr"] = _TRIAL_LR
         if type(self._outer) in _FUSED and settings.get("fused", False) is None:
             settings["fused"] = not (settings.get("foreach") or settings.get("differentiable"))
         return settings

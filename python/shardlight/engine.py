@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
@@ -75,13 +76,13 @@ class Engine:
             choices.get("ranks", "auto"), named[0][1].device, choices.get("deadline", 300.0)
         )
         options = options_of(choices, ranks)
-        scope = take_scope()
         self.stage, self.accumulation, self.steps = options.stage, options.accumulation, 0
         stepped = _optimizers.for_engine(self.optimizer, named, elementwise)
+        scope = take_scope()  # after all that is checked here: it goes with the engine
         built = () if scope is None else (scope,)
         self._engine = _engine.Engine(*built, named, list(model.named_buffers()), stepped, options)
         self.rank, self.world = self._engine.rank, self._engine.world
-        self._end = weakref.finalize(self, _end, self._engine)
+        self._end = weakref.finalize(self, _end, self._engine, os.getpid())
         ends_of_engines[:] = [end for end in ends_of_engines if end.alive] + [self._end]
         bind_optimizer(self.optimizer, self)
         self._hooks = bind_model(model, self)
@@ -96,8 +97,13 @@ class Engine:
         return self._engine.scaled(loss)
 
     def step(self) -> StepReport:
-        """After as many backward passes as `accumulation` says, on all ranks."""
+        """After as many backward passes as `accumulation` says, on all ranks. The optimizer's step
+        hooks run around it."""
+        for hook in self.optimizer._optimizer_step_pre_hooks.values():
+            hook(self.optimizer, (), {})
         report = StepReport(**self._engine.step())
+        for hook in self.optimizer._optimizer_step_post_hooks.values():
+            hook(self.optimizer, (), {})
         self.steps = report.step
         # What LR schedulers look for, to warn of a scheduler that steps first.
         self.optimizer._opt_called = True
@@ -226,8 +232,11 @@ def _optimizer_of(
     return _OPTIMIZERS[optimizer](trained, **settings)
 
 
-def _end(engine: _engine.Engine) -> None:
-    """Of an engine that nobody closed. After an uncaught exception it waits for nobody."""
+def _end(engine: _engine.Engine, process: int) -> None:
+    """Of an engine that nobody closed. After an uncaught exception it waits for nobody. A child of
+    fork has none of its own to end."""
+    if os.getpid() != process:
+        return
     if getattr(sys, "last_value", None) is not None:
         engine.leave()
     else:

@@ -49,6 +49,22 @@ class Curious(torch.optim.Optimizer):
                     self.rule(p, group["lr"])
 
 
+class Keeping(torch.optim.Optimizer):
+    """Keeps .grad itself, which is another gradient later where its memory is used again."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    before = self.state[p].get("before", torch.zeros_like(p))
+                    p.sub_((p.grad + before) * group["lr"])
+                    self.state[p]["before"] = p.grad
+
+
 def train(optimizer, steps=3, between=lambda optimizer, step: None, **choices):
     """Steps of the engine and of its twin; their states have the same bits."""
     model, twin = CASE.make(), Twin(CASE, optimizer)
@@ -71,6 +87,26 @@ def groups():
             optimizer.param_groups[0]["sum"].fill_(3)
 
     train(lambda model: Counting(model.parameters()), steps=5, between=change)
+
+
+def warming_up():
+    """The first lr is 0, by which nothing steps."""
+
+    def change(optimizer, step):
+        optimizer.param_groups[0]["lr"] = 0.05 * (step + 1)
+
+    train(lambda model: Counting(model.parameters(), lr=0.0), between=change)
+
+
+def refused():
+    model = CASE.make()
+    for cls in (Keeping, torch.optim.LBFGS, torch.optim.Adafactor):
+        try:
+            shardlight.Engine(model, cls(model.parameters(), lr=0.1), stage=3)
+        except shardlight.UserError as error:
+            assert (error.field, error.value) == ("optimizer", cls.__name__), error
+        else:
+            raise AssertionError(f"{cls.__name__} was taken")
 
 
 def attributes():

@@ -3,6 +3,7 @@ process. Words: names of functions below."""
 
 import copy
 import io
+import os
 import sys
 import tempfile
 
@@ -57,6 +58,41 @@ def saving():
         whole_state(engine, model, twin)
         changed = model.state_dict()
         assert not any(same_bits(changed[name], before[name]) for name in changed)
+
+
+def copying_twice():
+    """What a caller does to a state is not in the next one."""
+    engine, model, twin = start()
+    with engine:
+        first = model.state_dict()
+        for value in first.values():
+            value.zero_()
+        expect_same_state(model.state_dict(), twin.model, "a second state_dict()")
+
+
+def hooks():
+    engine, model, _ = start()
+    ran = []
+    engine.optimizer.register_step_pre_hook(lambda *_: ran.append("before"))
+    engine.optimizer.register_step_post_hook(lambda *_: ran.append("after"))
+    with engine:
+        for step in (engine.step, engine.optimizer.step):
+            loss_of(engine, model).backward()
+            step()
+            assert ran == ["before", "after"], ran
+            ran.clear()
+
+
+def forking():
+    """A child that ends as Python ends leaves its parent's engine alone."""
+    engine, model, _ = start()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    engine.backward(loss_of(engine, model))
+    engine.step()
+    engine.close()
 
 
 def loading():

@@ -6,7 +6,7 @@ import torch
 
 HABITS = [
     "saving", "loading", "schedulers", "scaler", "clipping", "checkpointing", "evaluation",
-    "averaging",
+    "averaging", "copying_twice", "hooks", "forking",
 ]  # fmt: skip
 
 

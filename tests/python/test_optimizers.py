@@ -1,6 +1,6 @@
 """Optimizer classes as users write them: the bits of a plain process, or refused by name."""
 
-CLASSES = ["groups", "attributes"]
+CLASSES = ["groups", "warming_up", "refused", "attributes"]
 
 
 def test_classes_step_as_in_a_plain_process(run_ranks):
