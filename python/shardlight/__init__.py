@@ -21,7 +21,15 @@ from shardlight._building import building  # noqa: E402
 from shardlight._errors import BugError, Error, JobError, UserError  # noqa: E402
 from shardlight._options import Choices  # noqa: E402
 from shardlight.engine import Engine, StepReport  # noqa: E402
-from shardlight.reports import MemoryReport, Times, TrafficReport  # noqa: E402
+from shardlight.reports import (  # noqa: E402
+    Level,
+    MemoryReport,
+    PlanReport,
+    StagePlan,
+    Times,
+    TrafficReport,
+    UnitPlan,
+)
 
 __all__ = [
     "BugError",
@@ -29,10 +37,14 @@ __all__ = [
     "Engine",
     "Error",
     "JobError",
+    "Level",
     "MemoryReport",
+    "PlanReport",
+    "StagePlan",
     "StepReport",
     "Times",
     "TrafficReport",
+    "UnitPlan",
     "UserError",
     "building",
 ]

@@ -162,16 +162,19 @@ class Engine:
         """A copy of an optimizer state of the whole parameter; on all ranks."""
         return self._engine.optimizer_state(parameter, name)
 
-    def full_state(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def full_state(self) -> Iterator[tuple[str, Any]]:
         """The model's state, tensor by tensor, with no more than one unit in memory beside it; on
         all ranks, to the end. The names are those of model.state_dict()."""
-        kept = set(self.model.state_dict(keep_vars=True))
+        kept = self.model.state_dict(keep_vars=True)
         state = self._engine.full_state()
         while (item := state.next()) is not None:
-            if item[0] in kept:
+            if kept.pop(item[0], None) is not None:
                 yield item
+        # Tensors without elements, and what modules give by get_extra_state().
+        for name, value in kept.items():
+            yield name, value.detach().clone() if isinstance(value, torch.Tensor) else value
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """A copy of the model's whole state; on all ranks. full_state() needs less memory."""
         return dict(self.full_state())
 

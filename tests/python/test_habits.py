@@ -31,6 +31,33 @@ def engine(package, monkeypatch):
         yield one
 
 
+class Odd(torch.nn.Linear):
+    """Its state has a buffer without elements, and something that is no tensor."""
+
+    def __init__(self):
+        super().__init__(4, 4)
+        self.register_buffer("nothing", torch.empty(0, 3))
+        self.seen = 0
+
+    def get_extra_state(self):
+        return {"seen": self.seen}
+
+    def set_extra_state(self, state):
+        self.seen = state["seen"]
+
+
+def test_a_state_has_what_strict_loading_wants(package, monkeypatch):
+    monkeypatch.syspath_prepend(str(package))
+    import shardlight
+
+    model, other = Odd(), Odd()
+    model.seen = 3
+    with shardlight.Engine(model, "sgd", lr=0.1, stage=3) as engine:
+        other.load_state_dict(engine.state_dict())
+    assert other.seen == 3
+    assert torch.equal(other.weight, model.weight)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
