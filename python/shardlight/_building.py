@@ -39,10 +39,9 @@ def building(**choices: Unpack[Choices]) -> Iterator[None]:
             raise user_error(name, str(value), allowed)
     if _waiting is not None:
         raise user_error("building", "before the last model has an engine", "one model at a time")
-    ranks = ranks_of(
-        choices.get("ranks", "auto"), torch.device("cpu"), choices.get("deadline", 300.0)
-    )
-    scope = _engine.BuildingScope(options_of(choices, ranks))
+    options = options_of(choices)
+    options.ranks = ranks_of(choices.get("ranks", "auto"), torch.device("cpu"), options.deadline)
+    scope = _engine.BuildingScope(options)
     try:
         yield
     except Exception:

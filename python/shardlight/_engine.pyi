@@ -52,9 +52,10 @@ class Options:
     deadline: float
     reduce: str
     grad_dtype: str
-    def set_order(self, kind: str, group: int) -> None: ...
-    def set_loss_scaling(self, initial: float, growth_interval: int) -> None: ...
-    def set_debug(self, poison: bool, delay_seed: int | None, delay_most: float) -> None: ...
+    order: str | tuple[str, int]
+    loss_scale: float
+    loss_scale_growth_interval: int
+    poison: bool
 
 class Scope:
     def end(self) -> None: ...

@@ -72,10 +72,10 @@ class Engine:
         named = list(model.named_parameters(remove_duplicate=False))
         if not named:
             raise user_error("model", f"{type(model).__name__} without parameters", "one that has")
-        ranks = ranks_of(
-            choices.get("ranks", "auto"), named[0][1].device, choices.get("deadline", 300.0)
+        options = options_of(choices)
+        options.ranks = ranks_of(
+            choices.get("ranks", "auto"), named[0][1].device, options.deadline
         )
-        options = options_of(choices, ranks)
         self.stage, self.accumulation, self.steps = options.stage, options.accumulation, 0
         stepped = _optimizers.for_engine(self.optimizer, named, elementwise)
         scope = take_scope()  # after all that is checked here: it goes with the engine

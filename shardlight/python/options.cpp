@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "shardlight/engine/options.h"
 
@@ -27,11 +29,43 @@ plan::GradientDtype grad_dtype_of(const std::string& text) {
   throw Error::user("grad_dtype", text, "fp32 or compute");
 }
 
-comm::ReduceOrder order_of(const std::string& text, std::int64_t group) {
-  if (text == "linear") return {};
-  if (text == "tree") return {.kind = comm::ReduceOrderKind::kTree};
-  if (text == "grouped") return {.kind = comm::ReduceOrderKind::kGrouped, .group = group};
-  throw Error::user("order", text, "linear, tree or grouped");
+// A name, or one and a size.
+using OrderText = std::variant<std::string, std::pair<std::string, std::int64_t>>;
+
+comm::ReduceOrder order_of(const OrderText& order) {
+  if (const auto* sized = std::get_if<std::pair<std::string, std::int64_t>>(&order)) {
+    const auto& [name, group] = *sized;
+    if (name == "grouped") return {.kind = comm::ReduceOrderKind::kGrouped, .group = group};
+    throw Error::user("order", "(" + name + ", " + std::to_string(group) + ")",
+                      "(\"grouped\", SIZE), linear or tree");
+  }
+  const auto& name = std::get<std::string>(order);
+  if (name == "linear") return {};
+  if (name == "tree") return {.kind = comm::ReduceOrderKind::kTree};
+  throw Error::user("order", name, "linear, tree or (\"grouped\", SIZE)");
+}
+
+OrderText name_of(const comm::ReduceOrder& order) {
+  if (order.kind == comm::ReduceOrderKind::kGrouped)
+    return std::pair(std::string("grouped"), order.group);
+  return std::string(order.kind == comm::ReduceOrderKind::kTree ? "tree" : "linear");
+}
+
+void define_nested(py::class_<Options>& options) {
+  options
+      .def_property(
+          "order", [](const Options& x) { return name_of(x.order); },
+          [](Options& x, const OrderText& value) { x.order = order_of(value); })
+      .def_property(
+          "loss_scale", [](const Options& x) { return x.loss_scaling.initial; },
+          [](Options& x, double value) { x.loss_scaling.initial = value; })
+      .def_property(
+          "loss_scale_growth_interval",
+          [](const Options& x) { return x.loss_scaling.growth_interval; },
+          [](Options& x, std::int64_t value) { x.loss_scaling.growth_interval = value; })
+      .def_property(
+          "poison", [](const Options& x) { return x.debug.poison; },
+          [](Options& x, bool value) { x.debug.poison = value; });
 }
 
 void add_bytes(py::class_<Options>& options, const char* name, Bytes Options::*field) {
@@ -79,17 +113,8 @@ void define_options(py::module_& module) {
           [](Options& x, const std::string& value) { x.reduce = reduce_of(value); })
       .def_property(
           "grad_dtype", [](const Options& x) { return std::string(plan::name_of(x.grad_dtype)); },
-          [](Options& x, const std::string& value) { x.grad_dtype = grad_dtype_of(value); })
-      .def("set_order", [](Options& x, const std::string& kind,
-                           std::int64_t group) { x.order = order_of(kind, group); })
-      .def("set_loss_scaling",
-           [](Options& x, double initial, std::int64_t growth_interval) {
-             x.loss_scaling = {.initial = initial, .growth_interval = growth_interval};
-           })
-      .def("set_debug", [](Options& x, bool poison, std::optional<std::uint64_t> delay_seed,
-                           double delay_most) {
-        x.debug = {.poison = poison, .delay_seed = delay_seed, .delay_most = Seconds(delay_most)};
-      });
+          [](Options& x, const std::string& value) { x.grad_dtype = grad_dtype_of(value); });
+  define_nested(options);
 }
 
 }  // namespace shardlight::python

@@ -31,6 +31,33 @@ def engine(package, monkeypatch):
         yield one
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stage", 4),
+        ("stage", "3"),
+        ("deadline", "5"),
+        ("deadline", -1.0),
+        ("order", "tre"),
+        ("order", ("linear", 4)),
+        ("order", ("grouped",)),
+        ("loss_scale", "x"),
+        ("loss_scale_growth_interval", 0.5),
+        ("poison", "yes"),
+        ("ranks", "mpi"),
+        ("unit_bytes", 1.5),
+        ("stge", 3),
+    ],
+)
+def test_choices_are_refused_by_name(package, monkeypatch, name, value):
+    monkeypatch.syspath_prepend(str(package))
+    import shardlight
+
+    with pytest.raises(shardlight.UserError) as raised:
+        shardlight.Engine(torch.nn.Linear(4, 4), "sgd", **{name: value})
+    assert raised.value.field == name
+
+
 class Odd(torch.nn.Linear):
     """Its state has a buffer without elements, and something that is no tensor."""
 
