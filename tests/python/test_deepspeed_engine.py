@@ -315,6 +315,11 @@ def test_contexts_of_zero():
         assert torch.nn.Linear(2, 3).weight.shape == model.weight.shape
     assert error_of(deepspeed.zero.Init, remote_device="nvme").field == "remote_device"
     assert error_of(deepspeed.zero.Init, mpu=3).field == "mpu"
+    assert error_of(deepspeed.zero.Init, dtype=torch.float32).field == "dtype"
+    assert error_of(deepspeed.zero.Init, config=CONFIG, dtype=torch.bfloat16).field == "dtype"
+    deepspeed.zero.Init(config={"bf16": {"enabled": True}}, dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match="dtipe"):
+        deepspeed.zero.Init(dtipe=torch.float32)
     gathered = deepspeed.zero.GatheredParameters
     assert error_of(gathered, model.weight, modifier_rank=1).field == "modifier_rank"
     for given in ({"enabled": False}, {"modifier_rank": 0}):

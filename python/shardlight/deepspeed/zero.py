@@ -14,6 +14,7 @@ from torch import nn
 
 from shardlight._errors import user_error
 from shardlight.deepspeed import comm
+from shardlight.deepspeed._read import Reader, load
 from shardlight.engine import Engine
 
 # Engines that live, with the ids of their parameters.
@@ -89,11 +90,23 @@ def _broadcast(parameter: torch.Tensor, source: int) -> None:
         parameter.copy_(value)
 
 
+def _dtype_of(config: Any) -> torch.dtype | None:
+    """That of the engine's parameters; None without a config."""
+    if config is None:
+        return None
+    given = Reader(load(config)).values
+    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
+        if given.get(f"{name}.enabled") is True:
+            return dtype
+    return torch.float32
+
+
 class Init:
     """Makes models as they are made anywhere: whole, on each rank, with true shapes, dtypes and
     counts. The engine shards them when initialize() is called, and casts them if the config says
-    so; until then a rank needs memory for all of the model. All arguments of DeepSpeed's are taken.
-    Raises UserError for what would have to be kept elsewhere."""
+    so; until then a rank needs memory for all of the model. `module`, which is made already, waits
+    for that too. Raises UserError for what would have to be kept elsewhere, or in a dtype that is
+    not the config's."""
 
     def __init__(
         self,
@@ -107,13 +120,32 @@ class Init:
         enabled: bool = True,
         dtype: torch.dtype | None = None,
         mpu: Any = None,
-        **others: Any,
+        zero_param_parallel_group: Any = None,
+        zero_quantized_weights: bool = False,
+        zero_quantized_nontrainable_weights: bool = False,
+        sequence_data_parallel_group: Any = None,
+        param_swapper: Any = None,
     ) -> None:
         if remote_device == "nvme":
             raise user_error("remote_device", "nvme", "cpu or None: nothing is kept on NVMe yet")
-        for name, value in (("data_parallel_group", data_parallel_group), ("mpu", mpu)):
+        for name, value in (
+            ("data_parallel_group", data_parallel_group),
+            ("mpu", mpu),
+            ("zero_param_parallel_group", zero_param_parallel_group),
+            ("sequence_data_parallel_group", sequence_data_parallel_group),
+        ):
             if value is not None:
                 raise user_error(name, "given", "none: all ranks are data parallel")
+        for name, value in (
+            ("zero_quantized_weights", zero_quantized_weights),
+            ("zero_quantized_nontrainable_weights", zero_quantized_nontrainable_weights),
+            ("param_swapper", param_swapper),
+        ):
+            if value:
+                raise user_error(name, "given", "none: parameters move as they are, in memory")
+        told = config_dict_or_path if config_dict_or_path is not None else config
+        if dtype is not None and dtype != _dtype_of(told):
+            raise user_error("dtype", str(dtype), "None, or what fp16 and bf16 of a config say")
 
     def __enter__(self) -> Init:
         return self
