@@ -13,7 +13,12 @@ from typing import Any
 import accelerate
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
-from accelerate.utils import AutocastKwargs, DistributedType, DynamoBackend
+from accelerate.utils import (
+    AutocastKwargs,
+    DDPCommunicationHookType,
+    DistributedType,
+    DynamoBackend,
+)
 from torch import nn
 
 from shardlight._errors import user_error
@@ -90,6 +95,10 @@ class Accelerator(accelerate.Accelerator):
         if self.state.dynamo_plugin.backend != DynamoBackend.NO:
             backend = self.state.dynamo_plugin.backend.value
             raise user_error("dynamo_backend", backend, "no: the engine sees operators")
+        hook = getattr(self.ddp_handler, "comm_hook", DDPCommunicationHookType.NO)
+        if hook != DDPCommunicationHookType.NO:
+            allowed = "no: the engine reduces gradients, with grad_dtype='compute' in 16 bits"
+            raise user_error("comm_hook", hook.value, allowed)
         if self.parallelism_config is not None:
             raise user_error("parallelism_config", "given", "none: all ranks are data parallel")
 

@@ -11,6 +11,7 @@ REFUSED = {
     "bf16_full_eval": "load the model with that dtype",
     "torch_compile": "False",
     "auto_find_batch_size": "False",
+    "ddp_broadcast_buffers": "synchronize_buffers=True",
     "optim": "adamw_torch, adamw_torch_fused, sgd, adagrad, rmsprop",
     "accelerator_config.even_batches": "True",
     "accumulation": "gradient_accumulation_steps",
@@ -21,6 +22,7 @@ REFUSED = {
     "hyperparameter_search()": "a Trainer for each trial",
     "prepare()": "one of each in one call",
     "save_state()": "save_model()",
+    "comm_hook": "grad_dtype='compute'",
 }
 
 

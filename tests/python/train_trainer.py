@@ -13,6 +13,7 @@ import models
 import torch
 import train_accelerate
 import transformers as hf
+from accelerate.utils import DDPCommunicationHookType, DistributedDataParallelKwargs
 from safetensors.torch import load_file
 from shardlight import UserError
 from shardlight.accelerate import Accelerator
@@ -183,6 +184,7 @@ def refusals() -> None:
         {"bf16_full_eval": True},
         {"torch_compile": True},
         {"auto_find_batch_size": True},
+        {"ddp_broadcast_buffers": True},
         {"optim": "adafactor"},
         {"accelerator_config": {"even_batches": False}},
     ):
@@ -197,6 +199,8 @@ def refusals() -> None:
     alone = torch.optim.SGD(llama().parameters(), lr=1.0)
     refused("optimizer alone", lambda: accelerator.prepare(alone))
     refused("save_state", accelerator.save_state)
+    hook = DistributedDataParallelKwargs(comm_hook=DDPCommunicationHookType.FP16)
+    refused("comm_hook", lambda: Accelerator(cpu=True, kwargs_handlers=[hook]))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ _REFUSED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("fsdp", _given, "none: the engine shards the model"),
     ("deepspeed", _given, "none: the engine shards the model"),
     ("parallelism_config", _given, "none: all ranks are data parallel"),
+    ("ddp_broadcast_buffers", _given, "None, and Trainer(synchronize_buffers=True)"),
     ("auto_find_batch_size", _given, "False: ranks could end with batches of different sizes"),
 )
 
