@@ -41,6 +41,7 @@ def compute(chats: list, folder: str) -> None:
 
 def main(example: str, folder: str) -> None:
     hf.logging.disable_progress_bar()
+    sys.path.insert(0, str(Path(example).parent))  # as Python does for a script
     for name, words in {
         "stage 2": f"--stage 2 --steps 15 --save {folder}",
         "stage 0": "--stage 0 --steps 15",
