@@ -192,8 +192,10 @@ KeptAllocations::~KeptAllocations() {
   const auto tracked = std::move(tracked_of_thread());
   const std::scoped_lock lock(tracking_mutex());
   for (Header* const header : tracked->headers) {
-    header->account->move(header->tag.exchange(tag_), tag_, header->bytes);
     header->tracked = nullptr;
+    // None where an engine ended meanwhile, whose model got memory of its own.
+    if (!header->account) continue;
+    header->account->move(header->tag.exchange(tag_), tag_, header->bytes);
   }
 }
 
