@@ -31,8 +31,8 @@ _ELEMENTWISE = (
     torch.optim.RAdam,
     torch.optim.Rprop,
 )
-# Of `fused=None`, which leaves the choice to torch, this is the fastest on every device.
 _TRIAL_LR = 0.01  # a warm-up's first one is 0, by which nothing steps
+# Of `fused=None`, which leaves the choice to torch, this is the fastest on every device.
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 

@@ -41,8 +41,9 @@ Status Engine::Impl::check_between_steps() const {
     return user_error("refresh", "with gradients that wait for step()",
                       "refresh() after step(), or before the first backward of the next one");
   }
-  if (no_sync_scopes_ > 0)
+  if (no_sync_scopes_ > 0) {
     return user_error("refresh", "within no_sync()", "refresh() after its scope");
+  }
   if (const auto held = residency_->held()) {
     return user_error("gathered", "a scope over unit " + layout_->units[*held].name,
                       "no scope while refresh() moves the parameters");

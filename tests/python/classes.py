@@ -1,12 +1,10 @@
 """A rank's part of test_optimizers.py: optimizer classes as users write them, on GPT-2 at stage 3
 beside a plain process. Words: names of functions below."""
 
-import sys
-
 import models
 import shardlight
 import torch
-from twins import Twin, draws, expect_same_state
+from twins import Twin, draws, expect_same_state, run_words
 
 CASE = models.cases()[0]
 
@@ -119,8 +117,4 @@ def attributes():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    for name in sys.argv[1:]:
-        globals()[name]()
-        print(f"{name}: as in a plain process")
+    run_words(globals())

@@ -11,7 +11,7 @@ import models
 import shardlight
 import torch
 import transformers
-from twins import Twin, adamw, draws, expect_same_state, same_bits
+from twins import Twin, adamw, draws, expect_same_state, run_words, same_bits
 
 CASE = models.cases()[0]
 assert CASE.name == "GPT-2"
@@ -215,8 +215,4 @@ def averaging():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    for name in sys.argv[1:]:
-        globals()[name]()
-        print(f"{name}: as in a plain process")
+    run_words(globals())

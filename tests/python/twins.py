@@ -2,6 +2,7 @@
 batch, added in rank order, their mean, and a step of torch's own optimizer. Each rank runs it
 beside the engine and compares bits."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,6 +51,15 @@ def _add(a, b):
     if a is None or b is None:
         return b if a is None else a
     return a + b
+
+
+def run_words(functions: dict[str, Callable[[], None]]) -> None:
+    """Calls the functions that the command's words name."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for name in sys.argv[1:]:
+        functions[name]()
+        print(f"{name}: as in a plain process")
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
